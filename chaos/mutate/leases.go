@@ -92,6 +92,11 @@ func ofLeases() []mutation {
 				{"internal/slices/division.go", "			beyond += d.holders[i].counts()\n", ""},
 				{"limiter/table/slices.go", "		return all - min(all, others)\n", "		return all\n"},
 			}},
+		{name: "an heir knows what was assigned", pkg: "./cluster", test: "^TestQuotasOfMembersThatEnd$/^dies_3_fast_false$",
+			edits: []edit{
+				{"internal/engine/slice.go", "		if !h.Sliced || h.End <= now {\n", "		if !h.Sliced || h.ID != id.ID {\n"},
+				{"limiter/table/slices.go", "		return all - min(all, others)\n", "		return all\n"},
+			}},
 		{name: "a slice is renewed with its burst, by limits that count it", pkg: table, test: "^TestASliceIsRenewedAsItIs$",
 			edits: []edit{
 				{"limiter/table/slices.go", "		if !b.renewable(k, id.ID) {\n", "		if false {\n"},

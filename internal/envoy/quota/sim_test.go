@@ -132,7 +132,7 @@ type sim struct {
 	owner   owner
 	nodes   []*node
 	envoys  []*envoy
-	judge   judge
+	judge   quotatest.Judge
 	streams []*stream     // also those that have ended
 	lag     time.Duration // most of the time of a message
 	beyond  uint64
@@ -209,48 +209,6 @@ type envoy struct {
 	every  time.Duration
 }
 
-// judge counts what Envoys admit: at most the capacity, and the rate as time passes.
-type judge struct {
-	rate, capacity float64
-	level          float64
-	at             time.Duration
-	over           float64
-	admitted       []float64 // by quarters of a second
-	offered        []float64
-}
-
-const quarter = 250 * time.Millisecond
-
-func (j *judge) see(now time.Duration, admitted bool) {
-	i := int(now / quarter)
-	for len(j.offered) <= i {
-		j.offered, j.admitted = append(j.offered, 0), append(j.admitted, 0)
-	}
-	j.offered[i]++
-	if !admitted {
-		return
-	}
-	j.admitted[i]++
-	j.load(now, j.rate)
-	j.level++
-	j.over = max(j.over, j.level-j.capacity)
-}
-
-// load judges by another rate from now on.
-func (j *judge) load(now time.Duration, rate float64) {
-	j.level, j.at, j.rate = max(0, j.level-j.rate*(now-j.at).Seconds()), now, rate
-}
-
-// used returns which part of what could be admitted was, from one instant to another.
-func (j *judge) used(from, to time.Duration) float64 {
-	could, did := 0.0, 0.0
-	for i := int(from / quarter); i < int(to/quarter) && i < len(j.offered); i++ {
-		could += j.offered[i]
-		did += j.admitted[i]
-	}
-	return did / min(could, j.rate*(to-from).Seconds())
-}
-
 func (x *sim) after(d time.Duration, do func()) {
 	x.n++
 	heap.Push(&x.queue, event{x.now + d, x.n, do})
@@ -270,6 +228,8 @@ func (x *sim) delay() time.Duration {
 	return time.Millisecond + time.Duration(x.rnd.Int64N(int64(x.lag)))
 }
 
+const quarter = 250 * time.Millisecond
+
 func tick(d time.Duration) limiter.Tick { return limiter.Hour + limiter.Span(d) }
 
 const rate = 2000
@@ -280,7 +240,7 @@ func capacity(envoys int) float64 { return float64(max(80*min(envoys, 3), 32*env
 func newSim(t *testing.T, seed uint64, envoys int, w way) *sim {
 	x := &sim{t: t, rnd: rand.New(rand.NewPCG(seed, 55)), lag: 20 * time.Millisecond}
 	x.owner = newOwner(t, w, envoys)
-	x.judge = judge{rate: rate, capacity: capacity(envoys)}
+	x.judge = quotatest.Judge{Rate: rate, Capacity: capacity(envoys)}
 	for range 3 {
 		x.nodes = append(x.nodes, &node{})
 	}
@@ -313,7 +273,7 @@ func (x *sim) request(e *envoy) {
 	}
 	if e.load > 0 && wait < 10*time.Second {
 		allowed, first := e.client.Request(x.now, bucketID)
-		x.judge.see(x.now, allowed)
+		x.judge.See(x.now, allowed)
 		if first != nil {
 			x.send(e, first)
 		}
@@ -535,11 +495,11 @@ func cells() []cell {
 		}, 0.95},
 		{"a limit is raised", even, func(x *sim) {
 			x.owner.load(x.t, 2400)
-			x.judge.load(x.now, 2400)
+			x.judge.Load(x.now, 2400)
 		}, 0.95},
 		{"a limit is lowered", even, func(x *sim) {
 			x.owner.load(x.t, 1200)
-			x.after(2*time.Second, func() { x.judge.load(x.now, 1200) }) // what was assigned lasts so long
+			x.after(2*time.Second, func() { x.judge.Load(x.now, 1200) }) // what was assigned lasts so long
 		}, 0.95},
 		{"silent for two TTLs", even, func(x *sim) {
 			for _, n := range x.nodes {
@@ -570,7 +530,7 @@ func (c *cell) run(t *testing.T, seed uint64, envoys int, w way) result {
 	for _, s := range x.streams {
 		s.hears(x.now, x.now)
 	}
-	return result{x.judge.used(from, end), x.judge.over, float64(x.beyond), x.bound}
+	return result{x.judge.Used(from, end), x.judge.Over, float64(x.beyond), x.bound}
 }
 
 var shows = flag.Bool("table", false, "print the table of docs/envoy.md")
