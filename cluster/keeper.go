@@ -81,6 +81,20 @@ type numbers struct {
 	savedAt                atomic.Int64 // in nanoseconds since 1970
 }
 
+// begin notes that the disk is waited for from now on, so not yet in vain.
+func (n *numbers) begin() (waited bool) {
+	n.progress.Add(1)
+	return n.saving.Swap(true)
+}
+
+// moved reports whether the disk has done anything since the look before, and keeps what this one saw.
+func (n *numbers) moved(seen *uint64) bool {
+	now := n.progress.Load()
+	was := *seen
+	*seen = now
+	return now != was
+}
+
 type promise struct {
 	a    peer.Answer
 	kept func()
@@ -135,14 +149,13 @@ func (k *keeper) watch() {
 	tick := time.NewTicker(within)
 	defer tick.Stop()
 	var told time.Time
-	for last := k.count.progress.Load(); ; {
+	for seen := k.count.progress.Load(); ; {
 		select {
 		case <-k.done:
 			return
 		case <-tick.C:
 		}
-		now := k.count.progress.Load()
-		if now == last && k.count.saving.Load() {
+		if !k.count.moved(&seen) && k.count.saving.Load() {
 			k.count.failing.Store(true)
 			if time.Since(told) >= storeTellEvery {
 				told = time.Now()
@@ -151,7 +164,6 @@ func (k *keeper) watch() {
 					"for at least", within)
 			}
 		}
-		last = now
 	}
 }
 
@@ -164,19 +176,17 @@ func (k *keeper) end() {
 	within := cmp.Or(k.m.network.saveWithin, saveWithin)
 	tick := time.NewTicker(within)
 	defer tick.Stop()
-	for last := k.count.progress.Load(); ; {
+	for seen := k.count.progress.Load(); ; {
 		select {
 		case <-k.done:
 			return
 		case <-tick.C:
 		}
-		now := k.count.progress.Load()
-		if now == last {
+		if !k.count.moved(&seen) {
 			k.m.log.Error("the data directory does not answer: this node ends without it, and what changed since it was saved "+
 				"last is not there", "waited", within)
 			return
 		}
-		last = now
 	}
 }
 
@@ -272,8 +282,7 @@ func (k *keeper) saveAll() {
 // save saves what the disk lacks.
 func (k *keeper) save() {
 	begun := time.Now()
-	k.count.progress.Add(1) // it is not what has stood still until now
-	k.count.saving.Store(true)
+	k.count.begin()
 	defer k.count.saving.Store(false)
 	k.broken = false
 	aged := k.store.Aged()
@@ -337,8 +346,7 @@ func (k *keeper) keep(first promise) {
 			more = false
 		}
 	}
-	k.count.progress.Add(1)
-	waited := k.count.saving.Swap(true)
+	waited := k.count.begin()
 	defer k.count.saving.Store(waited) // a save may be under way
 	var err error
 	for i := range all {

@@ -33,6 +33,9 @@ func (g Containers) Lacks(n Need) string {
 	if n&Redis != 0 {
 		return "docker-compose.yaml has two nodes that count in Redis, which make compose-test asks"
 	}
+	if n&Disks != 0 {
+		return "the containers keep their counters in volumes, which make compose-test looks at"
+	}
 	if n&Shapes != 0 {
 		return "between containers the kernel carries the frames, and delays none"
 	}

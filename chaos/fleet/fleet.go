@@ -33,6 +33,8 @@ type Config struct {
 	Rules string
 	// Redis: counters are kept in a redis-server, which is one more place.
 	Redis bool
+	// Disks: each node keeps its counters on a disk of its own.
+	Disks bool
 	// Clock is how far each node's clock is off; those that are missing are right.
 	Clock []time.Duration
 	// Keyless: the nodes have neither secret nor gossip key, as on loopback they may.
@@ -48,6 +50,16 @@ type Config struct {
 // mounts.
 func (c *Config) rulesFile(node int) string {
 	return filepath.Join(c.Dir, "rules-"+strconv.Itoa(node+1), "rules.yaml")
+}
+
+// TurnClocks turns the clocks of nodes that start from now on.
+func (f *Fleet) TurnClocks(by time.Duration) {
+	clock := make([]time.Duration, f.config.Nodes)
+	copy(clock, f.config.Clock)
+	for i := range clock {
+		clock[i] += by
+	}
+	f.config.Clock = clock
 }
 
 // more is the flags of a node beyond those that all fleets have.

@@ -23,6 +23,8 @@ const (
 	Shapes
 	// Redis: a redis-server that can be killed and cut off.
 	Redis
+	// Disks: each node keeps its counters in a file system of its own, which outlasts it and can be full.
+	Disks
 )
 
 // Ground is where nodes run.

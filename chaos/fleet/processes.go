@@ -56,7 +56,7 @@ type Loopback struct {
 // Lacks implements [Ground].
 func (Loopback) Lacks(n Need) string {
 	if n != 0 {
-		return "on loopback there is no link between nodes to break, and no Redis"
+		return "on loopback there is no link between nodes to break, no Redis, and nobody who may mount disks"
 	}
 	return ""
 }
@@ -75,6 +75,7 @@ type processes struct {
 	certs  *certificates
 	nodes  []*program
 	redis  *process
+	disks  []string // where they are mounted
 }
 
 func newProcesses(ctx context.Context, c *Config, binary string, apart bool) (*processes, error) {
@@ -110,6 +111,11 @@ func newProcesses(ctx context.Context, c *Config, binary string, apart bool) (*p
 	}
 	if c.Redis {
 		if err := s.startRedis(ctx); err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+	}
+	if c.Disks {
+		if err := s.mount(); err != nil {
 			return nil, errors.Join(err, s.close())
 		}
 	}
@@ -220,6 +226,9 @@ func (s *processes) close() error {
 	if s.redis != nil {
 		err = errors.Join(err, s.redis.kill())
 	}
+	for _, disk := range s.disks {
+		err = errors.Join(err, syscall.Unmount(disk, 0))
+	}
 	if s.lab != nil {
 		err = errors.Join(err, s.lab.Close())
 	}
@@ -283,6 +292,9 @@ func (p *program) start(_ context.Context, run int) error {
 		if s.certs == nil { // which members in a network of their own do not start without
 			args = append(args, "--insecure")
 		}
+	}
+	if s.config.Disks {
+		args = append(args, "--data-dir", filepath.Join(s.disks[p.index], "data"))
 	}
 	args = append(args, s.certs.flags(p.name, !s.config.Redis)...)
 	args = append(args, s.config.more(p.index)...)

@@ -83,6 +83,9 @@ func (c *analysis) bound(r *Rule, key string, ops []Op) (near, far Worst) {
 		w := Worst{Rule: r.Name, Key: key, Admitted: admitted, Promised: promised, From: from, Until: until}
 		w.Takeovers = c.cost(r, over, from, until)
 		w.Bound = int(c.times(r, from, until)*float64(promised)) + w.Takeovers*c.each(r)
+		if c.Allows.Lasts > 0 {
+			w.Bound = min(w.Bound, promised+c.Allows.unsaved(c.Faults, ops)+w.Takeovers*c.each(r))
+		}
 		if near.Admitted == 0 || w.Admitted-w.Bound > near.Admitted-near.Bound {
 			near = w
 		}
@@ -94,6 +97,21 @@ func (c *analysis) bound(r *Rule, key string, ops []Op) (near, far Worst) {
 		far = near
 	}
 	return near, far
+}
+
+// unsaved is how many units of a key were granted so late before the nodes ended that no disk need have
+// them.
+func (a Allows) unsaved(faults []Fault, ops []Op) (n int) {
+	for i := range ops {
+		for j := range faults {
+			if o, f := &ops[i], &faults[j]; f.Loses && o.Outcome == Allowed && o.Counted() &&
+				o.Return > f.Broken-a.Lasts && o.Call <= f.Broken {
+				n++
+				break
+			}
+		}
+	}
+	return n
 }
 
 // admissions are the checks that were allowed, of some kind.

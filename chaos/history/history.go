@@ -251,6 +251,11 @@ type Allows struct {
 	// Losses is how often a counter may be lost altogether; the multiples have one
 	// for each.
 	Losses int `json:"losses,omitempty"`
+	// Lasts: the counters that are lost are on disk, and what was granted so long before, or later, may
+	// be granted once more, and nothing else; 0: they are not.
+	Lasts Micros `json:"lasts,omitempty"`
+	// Slow: the clocks of counters may go slower by a part, 10 for a tenth; 0: they do not.
+	Slow int `json:"slow,omitempty"`
 	// ByPolicy is how many checks of a key policies may answer; 0: any number.
 	ByPolicy int `json:"by_policy,omitempty"`
 	// Within is how long after a fault began or was mended nodes that it did not touch
@@ -318,6 +323,9 @@ func Read(r io.Reader) (*History, error) {
 	}
 	if h.Nodes < 1 || h.Left < 0 || h.Left >= h.Nodes {
 		return nil, fmt.Errorf("not a valid history: %d of %d nodes leave", h.Left, h.Nodes)
+	}
+	if h.Allows.Slow == 1 || h.Allows.Slow < 0 {
+		return nil, fmt.Errorf("not a valid history: its clocks lose a part of %d", h.Allows.Slow)
 	}
 	if h.Allows.Losses < 0 {
 		return nil, fmt.Errorf("not a valid history: it allows %d losses", h.Allows.Losses)

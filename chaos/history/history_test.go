@@ -87,6 +87,16 @@ func lossy(times int) Allows {
 	return Allows{Closed: n, Local: n, Open: n, Losses: times}
 }
 
+// kept is lossy once, with counters on disk that lack what was granted in the 100 ms before all ends, at an
+// instant.
+func kept(at Micros, p *plant) *plant {
+	p.Allows = lossy(1)
+	p.Allows.Lasts = 100 * ms
+	p = later(at, p)
+	p.Faults[0].Broken, p.Faults[0].Takeovers = at, 0
+	return p
+}
+
 // denied adds n denials of the rule that never recovers.
 func (p *plant) denied(n int, owner string) *plant {
 	return p.answers(n, "once", Denied, SourceOwner, owner)
@@ -192,6 +202,12 @@ func TestCheckersFindWhatIsPlanted(t *testing.T) {
 		{"lost, once", broken(lossy(1)).allowed(20, "once", "a").denied(1, "a").allowed(20, "once", "b").denied(1, "b"), ""},
 		{"lost, once, and half of it again", broken(lossy(1)).allowed(20, "once", "a").denied(1, "a").allowed(20, "once",
 			"b").denied(1, "b").allowed(3, "once", "b"), "no order of its 45 checks"},
+		{"on disk, and what was not saved again",
+			kept(200*ms, planted(once()).allowed(20, "once", "a").wait(second).allowed(10, "once", "a")), ""},
+		{"on disk, and more again",
+			kept(200*ms, planted(once()).allowed(20, "once", "a").wait(second).allowed(12, "once", "a")), "32 admitted"},
+		{"on disk, all of it saved, and again",
+			kept(second, planted(once()).allowed(20, "once", "a").wait(second).allowed(1, "once", "a")), "21 admitted"},
 		{"lost before the fault", later(3*second, planted(lossy(1)).allowed(20, "once", "a").denied(1, "a").allowed(20,
 			"once", "b")), "no order of its 41 checks"},
 		{"withheld, and taken back", planted(once()).allowed(17, "once", "a").answers(3, "once", Denied, "fallback_closed",
@@ -316,5 +332,19 @@ func TestHistoriesAreKept(t *testing.T) {
 	}
 	if _, err := Read(strings.NewReader(text + "{")); err == nil || !strings.Contains(err.Error(), "check 4") {
 		t.Errorf("a history that was cut off is read: %v", err)
+	}
+}
+
+// Where clocks may be slower, units may come back later by as much, and no later.
+func TestSlowClocks(t *testing.T) {
+	for after, want := range map[Micros]bool{2*second + 10*ms: false, 2*second + 230*ms: true} {
+		p := planted(once()).allowed(20, "window", "a").wait(after-200*ms).answers(1, "window", Denied, SourceOwner, "a")
+		p.Allows.Slow = 10
+		if bad := len(p.Allows.slowed(&p.History).FalseDenials()) > 0; bad != want {
+			t.Errorf("denied %v after the first: found %v, want %v", after.Duration(), bad, want)
+		}
+		if len(p.FalseDenials()) == 0 {
+			t.Errorf("denied %v after the first by a right clock: nothing is found", after.Duration())
+		}
 	}
 }

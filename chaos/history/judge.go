@@ -84,13 +84,14 @@ func Judge(h *History) *Result { return judge(h, linearEach) }
 
 // judge gives the search for an order of the checks of one key so long.
 func judge(h *History, each time.Duration) *Result {
-	r := &Result{History: h, Figures: h.Figures(), Uses: h.Uses()}
+	slow := h.Allows.slowed(h)
+	r := &Result{History: h, Figures: h.Figures(), Uses: slow.Uses()}
 	r.Worst, r.Most, r.Violations = h.Bounds()
 	var bad []error
 	r.Linear, bad = h.Linearizable(each)
-	r.Violations = slices.Concat(r.Violations, bad, h.Conserved(), h.Merged(), h.Answered(), h.FalseDenials(),
-		h.FalseDenialsOfSeveral(), h.NeedlessTakeovers(), h.Alive(), h.Used(), h.FaultLatency(), h.Served(), h.Recovered(),
-		h.Undisturbed())
+	r.Violations = slices.Concat(r.Violations, bad, h.Conserved(), h.Merged(), h.Answered(), slow.FalseDenials(),
+		slow.FalseDenialsOfSeveral(), h.NeedlessTakeovers(), h.Alive(), slow.Used(), h.FaultLatency(), h.Served(),
+		h.Recovered(), h.Undisturbed())
 	if h.Unsettled == "" || h.Interrupted == "" { // else the nodes kept the fault from being made
 		r.Violations = append(r.Violations, h.FaultsSeen()...)
 	}
@@ -106,4 +107,18 @@ func judge(h *History, each time.Duration) *Result {
 		r.Violations = append(r.Violations, fmt.Errorf("%w: %s", ErrInterrupted, h.Interrupted))
 	}
 	return r
+}
+
+// slowed is the history by the slowest clock that nodes may have: each window lasts as much longer for clients as the
+// clock goes slower, so that units may come back later, and never sooner.
+func (a Allows) slowed(h *History) *History {
+	if a.Slow == 0 {
+		return h
+	}
+	slow := *h
+	slow.Rules = slices.Clone(h.Rules)
+	for i := range slow.Rules {
+		slow.Rules[i].Window = slow.Rules[i].Window * Micros(a.Slow) / Micros(a.Slow-1)
+	}
+	return &slow
 }

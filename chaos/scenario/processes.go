@@ -166,25 +166,30 @@ func (s *stage) rolling() fault {
 	}
 }
 
-func (s *stage) whole() fault {
-	var all []int
-	for i := range s.size {
-		all = append(all, i)
+// each does something to nodes, all at once.
+func each(ctx context.Context, nodes []*fleet.Node, f func(*fleet.Node, context.Context) error) error {
+	errs := make([]error, len(nodes))
+	var doing sync.WaitGroup
+	for i, n := range nodes {
+		doing.Go(func() { errs[i] = f(n, ctx) })
 	}
-	each := func(ctx context.Context, f func(*fleet.Node, context.Context) error) error {
-		errs := make([]error, s.size)
-		var doing sync.WaitGroup
-		for i, n := range s.Nodes()[:s.size] {
-			doing.Go(func() { errs[i] = f(n, ctx) })
-		}
-		doing.Wait()
-		return errors.Join(errs...)
+	doing.Wait()
+	return errors.Join(errs...)
+}
+
+func (s *stage) whole() fault { return s.ends(s.Nodes()[:s.size]) }
+
+// ends kills nodes at once, and starts them again.
+func (s *stage) ends(nodes []*fleet.Node) fault {
+	var which []int
+	for _, n := range nodes {
+		which = append(which, n.Index)
 	}
 	return fault{
-		what: "kill -9 of all nodes", allows: loss(), holds: history.HoldsNothing, nodes: all, again: all,
-		hold:   500 * time.Millisecond,
-		breaks: func(ctx context.Context) error { return each(ctx, (*fleet.Node).Kill) },
-		mends:  func(ctx context.Context) error { return each(ctx, (*fleet.Node).Start) },
+		what: fmt.Sprintf("kill -9 of %d of %d nodes", len(nodes), s.size), allows: loss(), holds: history.HoldsNothing,
+		nodes: which, again: which, hold: 500 * time.Millisecond,
+		breaks: func(ctx context.Context) error { return each(ctx, nodes, (*fleet.Node).Kill) },
+		mends:  func(ctx context.Context) error { return each(ctx, nodes, (*fleet.Node).Start) },
 	}
 }
 

@@ -198,6 +198,7 @@ func All() []Scenario {
 	out = append(out, networks()...)
 	out = append(out, sequences()...)
 	out = append(out, owners()...)
+	out = append(out, disks()...)
 	out = append(out, others()...)
 	return out
 }

@@ -169,7 +169,7 @@ func TestUnfelt(t *testing.T) {
 		holds := history.HoldsAlways
 		switch s.Name {
 		case "nothing", "kill", "kill-hot", "quick-restart", "leave", "join", "rolling-restart", "rolling-hot",
-			"whole-restart", "reload", "reload-kill",
+			"whole-restart", "power-cut", "power-cut-two", "power-cut-clock", "disk-full", "reload", "reload-kill",
 			"clocks", "clocks-apart", "clocks-kill", "leave-kill", "several", "cached-denials":
 			holds = history.HoldsNothing
 		case "pause", "pause-hot", "split", "split-30s", "split-asked", "leave-alone", "shattered", "one-link":
@@ -183,8 +183,11 @@ func TestUnfelt(t *testing.T) {
 		}
 		again, joins := 0, 0
 		switch s.Name {
-		case "rolling-restart", "rolling-hot", "whole-restart", "clocks", "clocks-apart":
+		case "rolling-restart", "rolling-hot", "whole-restart", "power-cut", "power-cut-clock", "disk-full", "clocks",
+			"clocks-apart":
 			again = size
+		case "power-cut-two":
+			again = size - 1
 		case "kill", "kill-hot", "clocks-kill", "quick-restart", "leave", "stale-owner", "leave-alone":
 			again = 1
 		case "join":

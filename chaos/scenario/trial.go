@@ -34,7 +34,7 @@ func (s *Scenario) size() int { return cmp.Or(s.Size, size) }
 // cluster.
 func (s *Scenario) Fleet(ctx context.Context, c fleet.Config) (*fleet.Fleet, error) {
 	c.Nodes, c.Spare, c.Redis, c.Clock = s.size()+places-size, places-size, s.Needs&fleet.Redis != 0, s.Clock
-	c.Args = s.Args
+	c.Disks, c.Args = s.Needs&fleet.Disks != 0, s.Args
 	c.Rules = yaml(served(), unaskedLimit, "rules of "+s.Name)
 	f, err := fleet.New(ctx, c)
 	if err != nil {
