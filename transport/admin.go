@@ -34,6 +34,8 @@ type AdminOptions struct {
 	// Warnings returns the reasons why a ready node does not decide as its rules say, for
 	// /v1/top; default nil: there are none.
 	Warnings func() []string
+	// Overrides serves the methods of gRPC about overrides, over HTTP/2; default nil: there are none.
+	Overrides Overrides
 	// Routes are served besides, by path. A path that ends in a slash is for all below it.
 	Routes map[string]AdminRoute
 	// Token, unless nil, returns the token of a request to a Page that shows none itself, such as by a cookie; empty:
@@ -90,6 +92,9 @@ func NewAdmin(o AdminOptions) *Apart {
 	front := frontend.New(frontend.Config{Access: o.Access, Audit: o.Audit}, frontend.Protocol{Over: "administration"})
 	own := map[string]AdminRoute{"/v1/top": {Serve: a.serveTop}}
 	maps.Copy(own, o.Routes)
+	if o.Overrides != nil {
+		maps.Copy(own, overrideCalls(o.Overrides))
+	}
 	for path, r := range own {
 		routes[path] = a.routeOf(r)
 	}
@@ -107,6 +112,9 @@ func NewAdmin(o AdminOptions) *Apart {
 	s := newSite(routes, front, nil, guard.New(o.Logger, o.Panicked))
 	s.flag, s.hosts = adminFlag, newHosts("--admin-host", o.Hosts)
 	site := newApart("administration", s, o.Logger)
+	if o.Overrides != nil {
+		site.withCalls()
+	}
 	site.tls = o.TLS
 	return site
 }

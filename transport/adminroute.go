@@ -3,6 +3,8 @@ package transport
 import (
 	"net/http"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/frontend/overhttp"
 	"github.com/weirlimit/weir/internal/listen"
@@ -22,6 +24,9 @@ type AdminRoute struct {
 	Changes bool
 	// Action names the route for the audit; default: its path. A page that is seen is not told.
 	Action string
+
+	// call makes it a method of gRPC in place of Serve: it gets the message of a call, and returns that of the answer.
+	call func(message []byte, by *AdminCaller) (proto.Message, error)
 }
 
 // AdminCaller is who asks for an [AdminRoute].
@@ -118,7 +123,8 @@ func (c *AdminCaller) Fail(err error) { writeError(c.w, err) }
 // routeOf returns the route of one of the program's own.
 func (a *admin) routeOf(r AdminRoute) route {
 	out := route{methods: reading(), action: r.Action, page: r.Page}
-	if r.Post {
+	out.call = r.call != nil
+	if r.Post || out.call {
 		out.methods = []string{http.MethodPost}
 	}
 	return out
@@ -140,10 +146,14 @@ func serveAdmin(front *frontend.Frontend, of AdminRoute, token func(*http.Reques
 			by.session, by.Err = identifyAdmin(front, r, of, token)
 		} else if of.Changes && !by.near {
 			by.Err = errNotHere
-			if !of.Page {
+			if !of.Page && of.call == nil {
 				writeProblem(w, http.StatusForbidden, errNotHere.Error())
 				return
 			}
+		}
+		if of.call != nil {
+			serveCall(w, r, of, &by)
+			return
 		}
 		if by.Err != nil && !of.Page {
 			writeError(w, by.Err)

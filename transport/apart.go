@@ -20,14 +20,15 @@ type Apart struct {
 	http *http.Server
 	log  *slog.Logger
 
-	tls *TLS // nil: none
+	tls       *TLS     // nil: none
+	protocols []string // above TLS
 }
 
 func newApart(what string, s *site, log *slog.Logger) *Apart {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Apart{what: what, log: log, http: &http.Server{
+	return &Apart{what: what, log: log, protocols: []string{"http/1.1"}, http: &http.Server{
 		Handler:           listen.Serving(s),
 		ReadHeaderTimeout: apartHeaderTimeout,
 		ReadTimeout:       readTimeout,
@@ -40,6 +41,21 @@ func newApart(what string, s *site, log *slog.Logger) *Apart {
 	}}
 }
 
+// withCalls has the site take HTTP/2 too, which gRPC needs. A browser that may choose gets HTTP/1.1.
+func (a *Apart) withCalls() {
+	a.protocols = append(a.protocols, "h2")
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	p.SetHTTP2(true)
+	p.SetUnencryptedHTTP2(true)
+	a.http.Protocols = p
+	a.http.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxCalls, MaxDecoderHeaderTableSize: 4 << 10,
+		MaxReceiveBufferPerConnection: 64 << 10, MaxReceiveBufferPerStream: 64 << 10, WriteByteTimeout: writeTimeout}
+}
+
+// maxCalls bounds the calls of one connection that are under way.
+const maxCalls = 8
+
 // Handler returns the handler, for programs that serve it themselves.
 func (a *Apart) Handler() http.Handler { return a.http.Handler }
 
@@ -50,7 +66,7 @@ func (a *Apart) Serve(l net.Listener) error {
 	if l.Addr().Network() == "unix" {
 		by = nil
 	}
-	return wrap(a.what, a.http.Serve(listen.SecureHTTP(listen.Apart(l, a.log), by, apartHeaderTimeout)))
+	return wrap(a.what, a.http.Serve(listen.Secure(listen.Apart(l, a.log), by, apartHeaderTimeout, a.protocols...)))
 }
 
 // Close stops the site at once.

@@ -46,6 +46,8 @@ type route struct {
 	// page routes may be reached by a link of another site: a browser asks for a document, of
 	// which that site sees nothing.
 	page bool
+	// call routes are methods of gRPC. Nothing else is served over HTTP/2.
+	call bool
 	// traced routes decide checks, or do what else is done for clients.
 	traced bool
 	// action names the route for the audit. accounted routes are told to it whatever
@@ -87,6 +89,8 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeProblem(seen, http.StatusForbidden, s.hosts.refusal(r))
 	case !known:
 		s.noPath(seen, r.URL.Path)
+	case r.ProtoMajor > 1 && !route.call:
+		writeProblem(seen, http.StatusHTTPVersionNotSupported, "this is not served over HTTP/2: ask by HTTP/1.1")
 	case !slices.Contains(route.methods, r.Method):
 		allow := strings.Join(route.methods, ", ")
 		seen.Header().Set("Allow", allow)

@@ -63,6 +63,10 @@ func ofAccess() []mutation {
 		{name: "a rule in shadow refuses no hold", pkg: "./internal/frontend", test: "^TestWhoHoldsMaySettle$", edits: []edit{
 			{"rules/ids.go", "				case r.Rule != \"\" || !h.bars.limiter.Shadow:", "				case h.bars != nil:"},
 		}},
+		{name: "a call of administration needs its permission", pkg: "./internal/console",
+			test: "^TestCallsNeedPermissions$", edits: []edit{
+				{"transport/admincall.go", "	if by.Err != nil {\n		err = by.Err\n	}\n", ""},
+			}},
 		{name: "no token of the future", pkg: "./middleware/identity", test: "^TestTokensRefused$", edits: []edit{
 			{"middleware/identity/tokens.go", " jwt.WithIssuedAt(),", ""},
 		}},

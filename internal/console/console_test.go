@@ -47,6 +47,8 @@ type desk struct {
 	url    string
 	client *http.Client
 	audit  audit
+
+	options transport.AdminOptions
 }
 
 type audit struct{ events []transport.AuditEvent }
@@ -78,7 +80,9 @@ func open(t *testing.T, access transport.Access, secure bool) *desk {
 			}
 			return d.asked(q), nil
 		}})
-	site := transport.NewAdmin(transport.AdminOptions{Routes: d.Routes(), Token: d.Token, Access: access, Audit: &d.audit})
+	d.options = transport.AdminOptions{Routes: d.Routes(), Token: d.Token, Access: access, Audit: &d.audit,
+		Overrides: console.Calls{Console: d.Console}}
+	site := transport.NewAdmin(d.options)
 	server := httptest.NewUnstartedServer(site.Handler())
 	if secure {
 		server.StartTLS()

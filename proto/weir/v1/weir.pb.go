@@ -4028,6 +4028,444 @@ func (x *RingMember) GetGrpcAddr() string {
 	return ""
 }
 
+// SetOverrideRequest is an override to be put in force, for a user or an address.
+type SetOverrideRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Rule   string                 `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	Tenant string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	User   string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	Ip     string                 `protobuf:"bytes,4,opt,name=ip,proto3" json:"ip,omitempty"`
+	// What is decided: all is denied, or nothing, or a limit such as 10/minute is in force.
+	//
+	// Types that are valid to be assigned to Decision:
+	//
+	//	*SetOverrideRequest_Deny
+	//	*SetOverrideRequest_Unlimited
+	//	*SetOverrideRequest_Limit
+	Decision isSetOverrideRequest_Decision `protobuf_oneof:"decision"`
+	// How long it lasts, at most 90 days; 0: 24 hours.
+	ForUs int64 `protobuf:"varint,8,opt,name=for_us,json=forUs,proto3" json:"for_us,omitempty"`
+	// The reason, for whoever finds it later; at most 256 bytes.
+	Why           string `protobuf:"bytes,9,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetOverrideRequest) Reset() {
+	*x = SetOverrideRequest{}
+	mi := &file_weir_v1_weir_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetOverrideRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetOverrideRequest) ProtoMessage() {}
+
+func (x *SetOverrideRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetOverrideRequest.ProtoReflect.Descriptor instead.
+func (*SetOverrideRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *SetOverrideRequest) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *SetOverrideRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *SetOverrideRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *SetOverrideRequest) GetIp() string {
+	if x != nil {
+		return x.Ip
+	}
+	return ""
+}
+
+func (x *SetOverrideRequest) GetDecision() isSetOverrideRequest_Decision {
+	if x != nil {
+		return x.Decision
+	}
+	return nil
+}
+
+func (x *SetOverrideRequest) GetDeny() bool {
+	if x != nil {
+		if x, ok := x.Decision.(*SetOverrideRequest_Deny); ok {
+			return x.Deny
+		}
+	}
+	return false
+}
+
+func (x *SetOverrideRequest) GetUnlimited() bool {
+	if x != nil {
+		if x, ok := x.Decision.(*SetOverrideRequest_Unlimited); ok {
+			return x.Unlimited
+		}
+	}
+	return false
+}
+
+func (x *SetOverrideRequest) GetLimit() string {
+	if x != nil {
+		if x, ok := x.Decision.(*SetOverrideRequest_Limit); ok {
+			return x.Limit
+		}
+	}
+	return ""
+}
+
+func (x *SetOverrideRequest) GetForUs() int64 {
+	if x != nil {
+		return x.ForUs
+	}
+	return 0
+}
+
+func (x *SetOverrideRequest) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+type isSetOverrideRequest_Decision interface {
+	isSetOverrideRequest_Decision()
+}
+
+type SetOverrideRequest_Deny struct {
+	Deny bool `protobuf:"varint,5,opt,name=deny,proto3,oneof"`
+}
+
+type SetOverrideRequest_Unlimited struct {
+	Unlimited bool `protobuf:"varint,6,opt,name=unlimited,proto3,oneof"`
+}
+
+type SetOverrideRequest_Limit struct {
+	Limit string `protobuf:"bytes,7,opt,name=limit,proto3,oneof"`
+}
+
+func (*SetOverrideRequest_Deny) isSetOverrideRequest_Decision() {}
+
+func (*SetOverrideRequest_Unlimited) isSetOverrideRequest_Decision() {}
+
+func (*SetOverrideRequest_Limit) isSetOverrideRequest_Decision() {}
+
+// RemoveOverrideRequest names an override as SetOverrideRequest does.
+type RemoveOverrideRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rule          string                 `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	Tenant        string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	User          string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	Ip            string                 `protobuf:"bytes,4,opt,name=ip,proto3" json:"ip,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveOverrideRequest) Reset() {
+	*x = RemoveOverrideRequest{}
+	mi := &file_weir_v1_weir_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveOverrideRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveOverrideRequest) ProtoMessage() {}
+
+func (x *RemoveOverrideRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveOverrideRequest.ProtoReflect.Descriptor instead.
+func (*RemoveOverrideRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *RemoveOverrideRequest) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *RemoveOverrideRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *RemoveOverrideRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *RemoveOverrideRequest) GetIp() string {
+	if x != nil {
+		return x.Ip
+	}
+	return ""
+}
+
+type ListOverridesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListOverridesRequest) Reset() {
+	*x = ListOverridesRequest{}
+	mi := &file_weir_v1_weir_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListOverridesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListOverridesRequest) ProtoMessage() {}
+
+func (x *ListOverridesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListOverridesRequest.ProtoReflect.Descriptor instead.
+func (*ListOverridesRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{34}
+}
+
+// OverridesResponse has the overrides in force.
+type OverridesResponse struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Overrides []*Override            `protobuf:"bytes,1,rep,name=overrides,proto3" json:"overrides,omitempty"`
+	// Why they are in force on this node only; empty: they are on all members.
+	Only          string `protobuf:"bytes,2,opt,name=only,proto3" json:"only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OverridesResponse) Reset() {
+	*x = OverridesResponse{}
+	mi := &file_weir_v1_weir_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OverridesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OverridesResponse) ProtoMessage() {}
+
+func (x *OverridesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OverridesResponse.ProtoReflect.Descriptor instead.
+func (*OverridesResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *OverridesResponse) GetOverrides() []*Override {
+	if x != nil {
+		return x.Overrides
+	}
+	return nil
+}
+
+func (x *OverridesResponse) GetOnly() string {
+	if x != nil {
+		return x.Only
+	}
+	return ""
+}
+
+type Override struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Rule   string                 `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	Tenant string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	User   string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	Ip     string                 `protobuf:"bytes,4,opt,name=ip,proto3" json:"ip,omitempty"`
+	// "deny", "unlimited", or the limit.
+	Decision string `protobuf:"bytes,5,opt,name=decision,proto3" json:"decision,omitempty"`
+	// Who set it, at which member, and why.
+	By     string `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
+	Member string `protobuf:"bytes,7,opt,name=member,proto3" json:"member,omitempty"`
+	Why    string `protobuf:"bytes,8,opt,name=why,proto3" json:"why,omitempty"`
+	// The member that told this one of it, and vouches for by; empty: it was set here.
+	ToldBy string `protobuf:"bytes,9,opt,name=told_by,json=toldBy,proto3" json:"told_by,omitempty"`
+	// When it was set and when it ends, in microseconds since 1970.
+	SetUnixUs     int64 `protobuf:"varint,10,opt,name=set_unix_us,json=setUnixUs,proto3" json:"set_unix_us,omitempty"`
+	UntilUnixUs   int64 `protobuf:"varint,11,opt,name=until_unix_us,json=untilUnixUs,proto3" json:"until_unix_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Override) Reset() {
+	*x = Override{}
+	mi := &file_weir_v1_weir_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Override) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Override) ProtoMessage() {}
+
+func (x *Override) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Override.ProtoReflect.Descriptor instead.
+func (*Override) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *Override) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *Override) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Override) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *Override) GetIp() string {
+	if x != nil {
+		return x.Ip
+	}
+	return ""
+}
+
+func (x *Override) GetDecision() string {
+	if x != nil {
+		return x.Decision
+	}
+	return ""
+}
+
+func (x *Override) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Override) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *Override) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *Override) GetToldBy() string {
+	if x != nil {
+		return x.ToldBy
+	}
+	return ""
+}
+
+func (x *Override) GetSetUnixUs() int64 {
+	if x != nil {
+		return x.SetUnixUs
+	}
+	return 0
+}
+
+func (x *Override) GetUntilUnixUs() int64 {
+	if x != nil {
+		return x.UntilUnixUs
+	}
+	return 0
+}
+
 var File_weir_v1_weir_proto protoreflect.FileDescriptor
 
 const file_weir_v1_weir_proto_rawDesc = "" +
@@ -4369,7 +4807,41 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\n" +
 	"RingMember\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
-	"\tgrpc_addr\x18\x02 \x01(\tR\bgrpcAddr*\xe6\x01\n" +
+	"\tgrpc_addr\x18\x02 \x01(\tR\bgrpcAddr\"\xe7\x01\n" +
+	"\x12SetOverrideRequest\x12\x12\n" +
+	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\x12\x0e\n" +
+	"\x02ip\x18\x04 \x01(\tR\x02ip\x12\x14\n" +
+	"\x04deny\x18\x05 \x01(\bH\x00R\x04deny\x12\x1e\n" +
+	"\tunlimited\x18\x06 \x01(\bH\x00R\tunlimited\x12\x16\n" +
+	"\x05limit\x18\a \x01(\tH\x00R\x05limit\x12\x15\n" +
+	"\x06for_us\x18\b \x01(\x03R\x05forUs\x12\x10\n" +
+	"\x03why\x18\t \x01(\tR\x03whyB\n" +
+	"\n" +
+	"\bdecision\"g\n" +
+	"\x15RemoveOverrideRequest\x12\x12\n" +
+	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\x12\x0e\n" +
+	"\x02ip\x18\x04 \x01(\tR\x02ip\"\x16\n" +
+	"\x14ListOverridesRequest\"X\n" +
+	"\x11OverridesResponse\x12/\n" +
+	"\toverrides\x18\x01 \x03(\v2\x11.weir.v1.OverrideR\toverrides\x12\x12\n" +
+	"\x04only\x18\x02 \x01(\tR\x04only\"\x8d\x02\n" +
+	"\bOverride\x12\x12\n" +
+	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\x12\x0e\n" +
+	"\x02ip\x18\x04 \x01(\tR\x02ip\x12\x1a\n" +
+	"\bdecision\x18\x05 \x01(\tR\bdecision\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\x12\x16\n" +
+	"\x06member\x18\a \x01(\tR\x06member\x12\x10\n" +
+	"\x03why\x18\b \x01(\tR\x03why\x12\x17\n" +
+	"\atold_by\x18\t \x01(\tR\x06toldBy\x12\x1e\n" +
+	"\vset_unix_us\x18\n" +
+	" \x01(\x03R\tsetUnixUs\x12\"\n" +
+	"\runtil_unix_us\x18\v \x01(\x03R\vuntilUnixUs*\xe6\x01\n" +
 	"\tAlgorithm\x12\x1d\n" +
 	"\x19ALGORITHM_SLIDING_COUNTER\x10\x00\x12\x1a\n" +
 	"\x16ALGORITHM_FIXED_WINDOW\x10\x01\x12\x19\n" +
@@ -4458,7 +4930,11 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x06Extend\x12\x16.weir.v1.ExtendRequest\x1a\x1c.weir.v1.ReservationResponse\x12:\n" +
 	"\aExplain\x12\x15.weir.v1.CheckRequest\x1a\x18.weir.v1.ExplainResponse\x123\n" +
 	"\x04Ring\x12\x14.weir.v1.RingRequest\x1a\x15.weir.v1.RingResponse\x126\n" +
-	"\x05Lease\x12\x15.weir.v1.LeaseRequest\x1a\x16.weir.v1.LeaseResponseB0Z.github.com/weirlimit/weir/proto/weir/v1;weirv1b\x06proto3"
+	"\x05Lease\x12\x15.weir.v1.LeaseRequest\x1a\x16.weir.v1.LeaseResponse2\xf2\x01\n" +
+	"\x0eAdministration\x12F\n" +
+	"\vSetOverride\x12\x1b.weir.v1.SetOverrideRequest\x1a\x1a.weir.v1.OverridesResponse\x12L\n" +
+	"\x0eRemoveOverride\x12\x1e.weir.v1.RemoveOverrideRequest\x1a\x1a.weir.v1.OverridesResponse\x12J\n" +
+	"\rListOverrides\x12\x1d.weir.v1.ListOverridesRequest\x1a\x1a.weir.v1.OverridesResponseB0Z.github.com/weirlimit/weir/proto/weir/v1;weirv1b\x06proto3"
 
 var (
 	file_weir_v1_weir_proto_rawDescOnce sync.Once
@@ -4473,62 +4949,67 @@ func file_weir_v1_weir_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_v1_weir_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
-var file_weir_v1_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_weir_v1_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_weir_v1_weir_proto_goTypes = []any{
-	(Algorithm)(0),              // 0: weir.v1.Algorithm
-	(Align)(0),                  // 1: weir.v1.Align
-	(Coverage)(0),               // 2: weir.v1.Coverage
-	(Rounding)(0),               // 3: weir.v1.Rounding
-	(Drip)(0),                   // 4: weir.v1.Drip
-	(CountRejected)(0),          // 5: weir.v1.CountRejected
-	(Source)(0),                 // 6: weir.v1.Source
-	(Calendar)(0),               // 7: weir.v1.Calendar
-	(Weekday)(0),                // 8: weir.v1.Weekday
-	(DecisionFlag)(0),           // 9: weir.v1.DecisionFlag
-	(IfUnknown)(0),              // 10: weir.v1.IfUnknown
-	(ReservationState)(0),       // 11: weir.v1.ReservationState
-	(*CheckRequest)(nil),        // 12: weir.v1.CheckRequest
-	(*Limit)(nil),               // 13: weir.v1.Limit
-	(*CheckResponse)(nil),       // 14: weir.v1.CheckResponse
-	(*LimitDecision)(nil),       // 15: weir.v1.LimitDecision
-	(*CheckError)(nil),          // 16: weir.v1.CheckError
-	(*CheckBatchRequest)(nil),   // 17: weir.v1.CheckBatchRequest
-	(*CheckBatchResponse)(nil),  // 18: weir.v1.CheckBatchResponse
-	(*CheckResult)(nil),         // 19: weir.v1.CheckResult
-	(*CheckColumns)(nil),        // 20: weir.v1.CheckColumns
-	(*AttributeColumn)(nil),     // 21: weir.v1.AttributeColumn
-	(*DecisionColumns)(nil),     // 22: weir.v1.DecisionColumns
-	(*RuleDenial)(nil),          // 23: weir.v1.RuleDenial
-	(*LimitInfo)(nil),           // 24: weir.v1.LimitInfo
-	(*ColumnsError)(nil),        // 25: weir.v1.ColumnsError
-	(*LimitColumns)(nil),        // 26: weir.v1.LimitColumns
-	(*ResetRequest)(nil),        // 27: weir.v1.ResetRequest
-	(*ResetResponse)(nil),       // 28: weir.v1.ResetResponse
-	(*RefundRequest)(nil),       // 29: weir.v1.RefundRequest
-	(*RefundResponse)(nil),      // 30: weir.v1.RefundResponse
-	(*SettleRequest)(nil),       // 31: weir.v1.SettleRequest
-	(*CancelRequest)(nil),       // 32: weir.v1.CancelRequest
-	(*ExtendRequest)(nil),       // 33: weir.v1.ExtendRequest
-	(*ReservationResponse)(nil), // 34: weir.v1.ReservationResponse
-	(*ExplainResponse)(nil),     // 35: weir.v1.ExplainResponse
-	(*LimitExplanation)(nil),    // 36: weir.v1.LimitExplanation
-	(*ExplainedField)(nil),      // 37: weir.v1.ExplainedField
-	(*ExplainedCount)(nil),      // 38: weir.v1.ExplainedCount
-	(*LeaseRequest)(nil),        // 39: weir.v1.LeaseRequest
-	(*LeaseResponse)(nil),       // 40: weir.v1.LeaseResponse
-	(*RingRequest)(nil),         // 41: weir.v1.RingRequest
-	(*RingResponse)(nil),        // 42: weir.v1.RingResponse
-	(*RingMember)(nil),          // 43: weir.v1.RingMember
-	nil,                         // 44: weir.v1.CheckRequest.AttributesEntry
-	nil,                         // 45: weir.v1.ResetRequest.AttributesEntry
-	nil,                         // 46: weir.v1.RefundRequest.AttributesEntry
-	nil,                         // 47: weir.v1.SettleRequest.AttributesEntry
-	nil,                         // 48: weir.v1.SettleRequest.ActualByAttributeEntry
-	nil,                         // 49: weir.v1.CancelRequest.AttributesEntry
-	nil,                         // 50: weir.v1.ExtendRequest.AttributesEntry
+	(Algorithm)(0),                // 0: weir.v1.Algorithm
+	(Align)(0),                    // 1: weir.v1.Align
+	(Coverage)(0),                 // 2: weir.v1.Coverage
+	(Rounding)(0),                 // 3: weir.v1.Rounding
+	(Drip)(0),                     // 4: weir.v1.Drip
+	(CountRejected)(0),            // 5: weir.v1.CountRejected
+	(Source)(0),                   // 6: weir.v1.Source
+	(Calendar)(0),                 // 7: weir.v1.Calendar
+	(Weekday)(0),                  // 8: weir.v1.Weekday
+	(DecisionFlag)(0),             // 9: weir.v1.DecisionFlag
+	(IfUnknown)(0),                // 10: weir.v1.IfUnknown
+	(ReservationState)(0),         // 11: weir.v1.ReservationState
+	(*CheckRequest)(nil),          // 12: weir.v1.CheckRequest
+	(*Limit)(nil),                 // 13: weir.v1.Limit
+	(*CheckResponse)(nil),         // 14: weir.v1.CheckResponse
+	(*LimitDecision)(nil),         // 15: weir.v1.LimitDecision
+	(*CheckError)(nil),            // 16: weir.v1.CheckError
+	(*CheckBatchRequest)(nil),     // 17: weir.v1.CheckBatchRequest
+	(*CheckBatchResponse)(nil),    // 18: weir.v1.CheckBatchResponse
+	(*CheckResult)(nil),           // 19: weir.v1.CheckResult
+	(*CheckColumns)(nil),          // 20: weir.v1.CheckColumns
+	(*AttributeColumn)(nil),       // 21: weir.v1.AttributeColumn
+	(*DecisionColumns)(nil),       // 22: weir.v1.DecisionColumns
+	(*RuleDenial)(nil),            // 23: weir.v1.RuleDenial
+	(*LimitInfo)(nil),             // 24: weir.v1.LimitInfo
+	(*ColumnsError)(nil),          // 25: weir.v1.ColumnsError
+	(*LimitColumns)(nil),          // 26: weir.v1.LimitColumns
+	(*ResetRequest)(nil),          // 27: weir.v1.ResetRequest
+	(*ResetResponse)(nil),         // 28: weir.v1.ResetResponse
+	(*RefundRequest)(nil),         // 29: weir.v1.RefundRequest
+	(*RefundResponse)(nil),        // 30: weir.v1.RefundResponse
+	(*SettleRequest)(nil),         // 31: weir.v1.SettleRequest
+	(*CancelRequest)(nil),         // 32: weir.v1.CancelRequest
+	(*ExtendRequest)(nil),         // 33: weir.v1.ExtendRequest
+	(*ReservationResponse)(nil),   // 34: weir.v1.ReservationResponse
+	(*ExplainResponse)(nil),       // 35: weir.v1.ExplainResponse
+	(*LimitExplanation)(nil),      // 36: weir.v1.LimitExplanation
+	(*ExplainedField)(nil),        // 37: weir.v1.ExplainedField
+	(*ExplainedCount)(nil),        // 38: weir.v1.ExplainedCount
+	(*LeaseRequest)(nil),          // 39: weir.v1.LeaseRequest
+	(*LeaseResponse)(nil),         // 40: weir.v1.LeaseResponse
+	(*RingRequest)(nil),           // 41: weir.v1.RingRequest
+	(*RingResponse)(nil),          // 42: weir.v1.RingResponse
+	(*RingMember)(nil),            // 43: weir.v1.RingMember
+	(*SetOverrideRequest)(nil),    // 44: weir.v1.SetOverrideRequest
+	(*RemoveOverrideRequest)(nil), // 45: weir.v1.RemoveOverrideRequest
+	(*ListOverridesRequest)(nil),  // 46: weir.v1.ListOverridesRequest
+	(*OverridesResponse)(nil),     // 47: weir.v1.OverridesResponse
+	(*Override)(nil),              // 48: weir.v1.Override
+	nil,                           // 49: weir.v1.CheckRequest.AttributesEntry
+	nil,                           // 50: weir.v1.ResetRequest.AttributesEntry
+	nil,                           // 51: weir.v1.RefundRequest.AttributesEntry
+	nil,                           // 52: weir.v1.SettleRequest.AttributesEntry
+	nil,                           // 53: weir.v1.SettleRequest.ActualByAttributeEntry
+	nil,                           // 54: weir.v1.CancelRequest.AttributesEntry
+	nil,                           // 55: weir.v1.ExtendRequest.AttributesEntry
 }
 var file_weir_v1_weir_proto_depIdxs = []int32{
-	44, // 0: weir.v1.CheckRequest.attributes:type_name -> weir.v1.CheckRequest.AttributesEntry
+	49, // 0: weir.v1.CheckRequest.attributes:type_name -> weir.v1.CheckRequest.AttributesEntry
 	13, // 1: weir.v1.CheckRequest.limits:type_name -> weir.v1.Limit
 	0,  // 2: weir.v1.Limit.algorithm:type_name -> weir.v1.Algorithm
 	1,  // 3: weir.v1.Limit.align:type_name -> weir.v1.Align
@@ -4552,17 +5033,17 @@ var file_weir_v1_weir_proto_depIdxs = []int32{
 	26, // 21: weir.v1.DecisionColumns.every_limit:type_name -> weir.v1.LimitColumns
 	23, // 22: weir.v1.DecisionColumns.denials:type_name -> weir.v1.RuleDenial
 	0,  // 23: weir.v1.LimitInfo.algorithm:type_name -> weir.v1.Algorithm
-	45, // 24: weir.v1.ResetRequest.attributes:type_name -> weir.v1.ResetRequest.AttributesEntry
+	50, // 24: weir.v1.ResetRequest.attributes:type_name -> weir.v1.ResetRequest.AttributesEntry
 	13, // 25: weir.v1.ResetRequest.limits:type_name -> weir.v1.Limit
-	46, // 26: weir.v1.RefundRequest.attributes:type_name -> weir.v1.RefundRequest.AttributesEntry
+	51, // 26: weir.v1.RefundRequest.attributes:type_name -> weir.v1.RefundRequest.AttributesEntry
 	13, // 27: weir.v1.RefundRequest.limits:type_name -> weir.v1.Limit
-	47, // 28: weir.v1.SettleRequest.attributes:type_name -> weir.v1.SettleRequest.AttributesEntry
+	52, // 28: weir.v1.SettleRequest.attributes:type_name -> weir.v1.SettleRequest.AttributesEntry
 	13, // 29: weir.v1.SettleRequest.limits:type_name -> weir.v1.Limit
 	10, // 30: weir.v1.SettleRequest.if_unknown:type_name -> weir.v1.IfUnknown
-	48, // 31: weir.v1.SettleRequest.actual_by_attribute:type_name -> weir.v1.SettleRequest.ActualByAttributeEntry
-	49, // 32: weir.v1.CancelRequest.attributes:type_name -> weir.v1.CancelRequest.AttributesEntry
+	53, // 31: weir.v1.SettleRequest.actual_by_attribute:type_name -> weir.v1.SettleRequest.ActualByAttributeEntry
+	54, // 32: weir.v1.CancelRequest.attributes:type_name -> weir.v1.CancelRequest.AttributesEntry
 	13, // 33: weir.v1.CancelRequest.limits:type_name -> weir.v1.Limit
-	50, // 34: weir.v1.ExtendRequest.attributes:type_name -> weir.v1.ExtendRequest.AttributesEntry
+	55, // 34: weir.v1.ExtendRequest.attributes:type_name -> weir.v1.ExtendRequest.AttributesEntry
 	13, // 35: weir.v1.ExtendRequest.limits:type_name -> weir.v1.Limit
 	11, // 36: weir.v1.ReservationResponse.state:type_name -> weir.v1.ReservationState
 	14, // 37: weir.v1.ExplainResponse.decision:type_name -> weir.v1.CheckResponse
@@ -4574,33 +5055,40 @@ var file_weir_v1_weir_proto_depIdxs = []int32{
 	22, // 43: weir.v1.LeaseResponse.asked:type_name -> weir.v1.DecisionColumns
 	16, // 44: weir.v1.LeaseResponse.error:type_name -> weir.v1.CheckError
 	43, // 45: weir.v1.RingResponse.members:type_name -> weir.v1.RingMember
-	12, // 46: weir.v1.Limiter.Check:input_type -> weir.v1.CheckRequest
-	17, // 47: weir.v1.Limiter.CheckBatch:input_type -> weir.v1.CheckBatchRequest
-	20, // 48: weir.v1.Limiter.CheckStream:input_type -> weir.v1.CheckColumns
-	27, // 49: weir.v1.Limiter.Reset:input_type -> weir.v1.ResetRequest
-	29, // 50: weir.v1.Limiter.Refund:input_type -> weir.v1.RefundRequest
-	31, // 51: weir.v1.Limiter.Settle:input_type -> weir.v1.SettleRequest
-	32, // 52: weir.v1.Limiter.Cancel:input_type -> weir.v1.CancelRequest
-	33, // 53: weir.v1.Limiter.Extend:input_type -> weir.v1.ExtendRequest
-	12, // 54: weir.v1.Limiter.Explain:input_type -> weir.v1.CheckRequest
-	41, // 55: weir.v1.Limiter.Ring:input_type -> weir.v1.RingRequest
-	39, // 56: weir.v1.Limiter.Lease:input_type -> weir.v1.LeaseRequest
-	14, // 57: weir.v1.Limiter.Check:output_type -> weir.v1.CheckResponse
-	18, // 58: weir.v1.Limiter.CheckBatch:output_type -> weir.v1.CheckBatchResponse
-	22, // 59: weir.v1.Limiter.CheckStream:output_type -> weir.v1.DecisionColumns
-	28, // 60: weir.v1.Limiter.Reset:output_type -> weir.v1.ResetResponse
-	30, // 61: weir.v1.Limiter.Refund:output_type -> weir.v1.RefundResponse
-	34, // 62: weir.v1.Limiter.Settle:output_type -> weir.v1.ReservationResponse
-	34, // 63: weir.v1.Limiter.Cancel:output_type -> weir.v1.ReservationResponse
-	34, // 64: weir.v1.Limiter.Extend:output_type -> weir.v1.ReservationResponse
-	35, // 65: weir.v1.Limiter.Explain:output_type -> weir.v1.ExplainResponse
-	42, // 66: weir.v1.Limiter.Ring:output_type -> weir.v1.RingResponse
-	40, // 67: weir.v1.Limiter.Lease:output_type -> weir.v1.LeaseResponse
-	57, // [57:68] is the sub-list for method output_type
-	46, // [46:57] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	48, // 46: weir.v1.OverridesResponse.overrides:type_name -> weir.v1.Override
+	12, // 47: weir.v1.Limiter.Check:input_type -> weir.v1.CheckRequest
+	17, // 48: weir.v1.Limiter.CheckBatch:input_type -> weir.v1.CheckBatchRequest
+	20, // 49: weir.v1.Limiter.CheckStream:input_type -> weir.v1.CheckColumns
+	27, // 50: weir.v1.Limiter.Reset:input_type -> weir.v1.ResetRequest
+	29, // 51: weir.v1.Limiter.Refund:input_type -> weir.v1.RefundRequest
+	31, // 52: weir.v1.Limiter.Settle:input_type -> weir.v1.SettleRequest
+	32, // 53: weir.v1.Limiter.Cancel:input_type -> weir.v1.CancelRequest
+	33, // 54: weir.v1.Limiter.Extend:input_type -> weir.v1.ExtendRequest
+	12, // 55: weir.v1.Limiter.Explain:input_type -> weir.v1.CheckRequest
+	41, // 56: weir.v1.Limiter.Ring:input_type -> weir.v1.RingRequest
+	39, // 57: weir.v1.Limiter.Lease:input_type -> weir.v1.LeaseRequest
+	44, // 58: weir.v1.Administration.SetOverride:input_type -> weir.v1.SetOverrideRequest
+	45, // 59: weir.v1.Administration.RemoveOverride:input_type -> weir.v1.RemoveOverrideRequest
+	46, // 60: weir.v1.Administration.ListOverrides:input_type -> weir.v1.ListOverridesRequest
+	14, // 61: weir.v1.Limiter.Check:output_type -> weir.v1.CheckResponse
+	18, // 62: weir.v1.Limiter.CheckBatch:output_type -> weir.v1.CheckBatchResponse
+	22, // 63: weir.v1.Limiter.CheckStream:output_type -> weir.v1.DecisionColumns
+	28, // 64: weir.v1.Limiter.Reset:output_type -> weir.v1.ResetResponse
+	30, // 65: weir.v1.Limiter.Refund:output_type -> weir.v1.RefundResponse
+	34, // 66: weir.v1.Limiter.Settle:output_type -> weir.v1.ReservationResponse
+	34, // 67: weir.v1.Limiter.Cancel:output_type -> weir.v1.ReservationResponse
+	34, // 68: weir.v1.Limiter.Extend:output_type -> weir.v1.ReservationResponse
+	35, // 69: weir.v1.Limiter.Explain:output_type -> weir.v1.ExplainResponse
+	42, // 70: weir.v1.Limiter.Ring:output_type -> weir.v1.RingResponse
+	40, // 71: weir.v1.Limiter.Lease:output_type -> weir.v1.LeaseResponse
+	47, // 72: weir.v1.Administration.SetOverride:output_type -> weir.v1.OverridesResponse
+	47, // 73: weir.v1.Administration.RemoveOverride:output_type -> weir.v1.OverridesResponse
+	47, // 74: weir.v1.Administration.ListOverrides:output_type -> weir.v1.OverridesResponse
+	61, // [61:75] is the sub-list for method output_type
+	47, // [47:61] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_weir_proto_init() }
@@ -4617,15 +5105,20 @@ func file_weir_v1_weir_proto_init() {
 	file_weir_v1_weir_proto_msgTypes[17].OneofWrappers = []any{}
 	file_weir_v1_weir_proto_msgTypes[19].OneofWrappers = []any{}
 	file_weir_v1_weir_proto_msgTypes[21].OneofWrappers = []any{}
+	file_weir_v1_weir_proto_msgTypes[32].OneofWrappers = []any{
+		(*SetOverrideRequest_Deny)(nil),
+		(*SetOverrideRequest_Unlimited)(nil),
+		(*SetOverrideRequest_Limit)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_weir_proto_rawDesc), len(file_weir_v1_weir_proto_rawDesc)),
 			NumEnums:      12,
-			NumMessages:   39,
+			NumMessages:   44,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_weir_v1_weir_proto_goTypes,
 		DependencyIndexes: file_weir_v1_weir_proto_depIdxs,

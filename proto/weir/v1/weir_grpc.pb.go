@@ -614,3 +614,199 @@ var Limiter_ServiceDesc = grpc.ServiceDesc{
 	},
 	Metadata: "weir/v1/weir.proto",
 }
+
+const (
+	Administration_SetOverride_FullMethodName    = "/weir.v1.Administration/SetOverride"
+	Administration_RemoveOverride_FullMethodName = "/weir.v1.Administration/RemoveOverride"
+	Administration_ListOverrides_FullMethodName  = "/weir.v1.Administration/ListOverrides"
+)
+
+// AdministrationClient is the client API for Administration service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Administration is for operators. A node serves it at the address of its administration
+// (--admin-addr), not where clients ask, and takes it from callers with the permissions admin
+// and override; without a permissions file from its own machine. The status codes are those of
+// Limiter.
+type AdministrationClient interface {
+	// SetOverride puts an override in force, on all members of the cluster. It decides about one
+	// user, or address, in place of a rule's limits until it ends, in place of an earlier one.
+	SetOverride(ctx context.Context, in *SetOverrideRequest, opts ...grpc.CallOption) (*OverridesResponse, error)
+	// RemoveOverride ends an override. INVALID_ARGUMENT: there is none.
+	RemoveOverride(ctx context.Context, in *RemoveOverrideRequest, opts ...grpc.CallOption) (*OverridesResponse, error)
+	// ListOverrides returns those in force: to an administrator of a tenant those of the tenant.
+	ListOverrides(ctx context.Context, in *ListOverridesRequest, opts ...grpc.CallOption) (*OverridesResponse, error)
+}
+
+type administrationClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewAdministrationClient(cc grpc.ClientConnInterface) AdministrationClient {
+	return &administrationClient{cc}
+}
+
+func (c *administrationClient) SetOverride(ctx context.Context, in *SetOverrideRequest, opts ...grpc.CallOption) (*OverridesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(OverridesResponse)
+	err := c.cc.Invoke(ctx, Administration_SetOverride_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *administrationClient) RemoveOverride(ctx context.Context, in *RemoveOverrideRequest, opts ...grpc.CallOption) (*OverridesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(OverridesResponse)
+	err := c.cc.Invoke(ctx, Administration_RemoveOverride_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *administrationClient) ListOverrides(ctx context.Context, in *ListOverridesRequest, opts ...grpc.CallOption) (*OverridesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(OverridesResponse)
+	err := c.cc.Invoke(ctx, Administration_ListOverrides_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// AdministrationServer is the server API for Administration service.
+// All implementations must embed UnimplementedAdministrationServer
+// for forward compatibility.
+//
+// Administration is for operators. A node serves it at the address of its administration
+// (--admin-addr), not where clients ask, and takes it from callers with the permissions admin
+// and override; without a permissions file from its own machine. The status codes are those of
+// Limiter.
+type AdministrationServer interface {
+	// SetOverride puts an override in force, on all members of the cluster. It decides about one
+	// user, or address, in place of a rule's limits until it ends, in place of an earlier one.
+	SetOverride(context.Context, *SetOverrideRequest) (*OverridesResponse, error)
+	// RemoveOverride ends an override. INVALID_ARGUMENT: there is none.
+	RemoveOverride(context.Context, *RemoveOverrideRequest) (*OverridesResponse, error)
+	// ListOverrides returns those in force: to an administrator of a tenant those of the tenant.
+	ListOverrides(context.Context, *ListOverridesRequest) (*OverridesResponse, error)
+	mustEmbedUnimplementedAdministrationServer()
+}
+
+// UnimplementedAdministrationServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedAdministrationServer struct{}
+
+func (UnimplementedAdministrationServer) SetOverride(context.Context, *SetOverrideRequest) (*OverridesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetOverride not implemented")
+}
+func (UnimplementedAdministrationServer) RemoveOverride(context.Context, *RemoveOverrideRequest) (*OverridesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveOverride not implemented")
+}
+func (UnimplementedAdministrationServer) ListOverrides(context.Context, *ListOverridesRequest) (*OverridesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListOverrides not implemented")
+}
+func (UnimplementedAdministrationServer) mustEmbedUnimplementedAdministrationServer() {}
+func (UnimplementedAdministrationServer) testEmbeddedByValue()                        {}
+
+// UnsafeAdministrationServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to AdministrationServer will
+// result in compilation errors.
+type UnsafeAdministrationServer interface {
+	mustEmbedUnimplementedAdministrationServer()
+}
+
+func RegisterAdministrationServer(s grpc.ServiceRegistrar, srv AdministrationServer) {
+	// If the following call panics, it indicates UnimplementedAdministrationServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Administration_ServiceDesc, srv)
+}
+
+func _Administration_SetOverride_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetOverrideRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdministrationServer).SetOverride(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Administration_SetOverride_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdministrationServer).SetOverride(ctx, req.(*SetOverrideRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Administration_RemoveOverride_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveOverrideRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdministrationServer).RemoveOverride(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Administration_RemoveOverride_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdministrationServer).RemoveOverride(ctx, req.(*RemoveOverrideRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Administration_ListOverrides_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListOverridesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdministrationServer).ListOverrides(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Administration_ListOverrides_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdministrationServer).ListOverrides(ctx, req.(*ListOverridesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Administration_ServiceDesc is the grpc.ServiceDesc for Administration service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Administration_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "weir.v1.Administration",
+	HandlerType: (*AdministrationServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "SetOverride",
+			Handler:    _Administration_SetOverride_Handler,
+		},
+		{
+			MethodName: "RemoveOverride",
+			Handler:    _Administration_RemoveOverride_Handler,
+		},
+		{
+			MethodName: "ListOverrides",
+			Handler:    _Administration_ListOverrides_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "weir/v1/weir.proto",
+}

@@ -6,6 +6,7 @@ import (
 	"net/http/pprof"
 	"slices"
 
+	"github.com/weirlimit/weir/internal/console"
 	"github.com/weirlimit/weir/transport"
 )
 
@@ -58,7 +59,8 @@ func (s *Server) tcpAdminAddr() string {
 func (s *Server) site() transport.AdminOptions {
 	c := &s.config
 	o := transport.AdminOptions{Profiles: profiles(), Hosts: c.hosts(c.AdminHosts, c.AdminAddr), TLS: s.secured.forAdmin(),
-		Routes: s.watching.console.Routes(), Token: s.watching.console.Token}
+		Routes: s.watching.console.Routes(), Token: s.watching.console.Token,
+		Overrides: console.Calls{Console: s.watching.console}}
 	if c.RulesFile != "" {
 		o.Reload = s.reloadNow
 	}
