@@ -18,7 +18,7 @@ func mutations() []mutation {
 	return slices.Concat(ofProtocol(), ofSeveral(), ofIDs(), ofIDRing(), ofTakeBacks(), ofHolds(), ofBacks(),
 		ofSlots(), ofRedisUnits(), ofWideBlocks(), ofAttempts(), ofOverdue(), ofOwners(), ofClaims(), ofSteps(),
 		ofHeard(), ofCopies(), ofDisks(), ofMerges(), ofResets(), ofMoves(), ofChecks(), ofBounds(), ofPanics(), ofPorts(),
-		ofQuotas(), ofReceipts(), ofJoining(), ofAnswers(), ofLies(), ofAccess(), ofHostile(), ofLeases())
+		ofQuotas(), ofReceipts(), ofJoining(), ofAnswers(), ofLies(), ofAccess(), ofHostile(), ofLeases(), ofEnvoy())
 }
 
 // ofProtocol returns those of who owns and who has a copy.

@@ -71,6 +71,9 @@ func showings() map[string]showing {
 	for _, m := range ofLeases() {
 		all[m.name] = showing{why: "no rule of chaos lends"}
 	}
+	for _, m := range ofEnvoy() {
+		all[m.name] = showing{why: "no scenario of chaos has Envoy"}
+	}
 	for _, m := range ofDisks() {
 		all[m.name] = showing{why: "the nodes of chaos have no disks"}
 	}

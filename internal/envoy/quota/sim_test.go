@@ -207,6 +207,7 @@ type envoy struct {
 	began  bool
 	dead   bool
 	every  time.Duration
+	random time.Duration // most by which a report is late
 }
 
 func (x *sim) after(d time.Duration, do func()) {
@@ -288,7 +289,11 @@ func (x *sim) report(e *envoy) {
 	if e.client.Buckets() > 0 {
 		x.send(e, e.client.Report(x.now))
 	}
-	x.after(e.every, func() { x.report(e) })
+	every := e.every
+	if e.random > 0 {
+		every += time.Duration(x.rnd.Int64N(int64(e.random)))
+	}
+	x.after(every, func() { x.report(e) })
 }
 
 // send sends a report on the stream of an Envoy, and opens one if there is none.
@@ -578,6 +583,55 @@ func TestCells(t *testing.T) {
 						r.over, r.bound)
 				}
 			})
+		}
+	}
+}
+
+// A client that only obeys the protocol reports when it likes, and messages take longer. Nothing is admitted beyond the
+// limit.
+func TestLateAndRandomReports(t *testing.T) {
+	for seed := range uint64(5) {
+		for _, envoys := range []int{1, 3} {
+			c := cells()[2]
+			begin := c.begin
+			c.begin = func(x *sim) {
+				x.lag = 80 * time.Millisecond
+				for _, e := range x.envoys {
+					e.every, e.random = 100*time.Millisecond, 3*time.Second
+				}
+				begin(x)
+			}
+			if r := c.run(t, seed, envoys, bySlices); r.over > 0 || r.used < 0.2 {
+				t.Errorf("seed %d, %d clients: %.1f are beyond the limit, of which %.1f%% is used", seed, envoys, r.over, 100*r.used)
+			}
+		}
+	}
+}
+
+// The share of an Envoy that is dead is used by others once its time to live is over. A stream that stays, as nobody
+// ends it, is renewed until its report is overdue by a half.
+func TestTheShareOfADeadEnvoy(t *testing.T) {
+	const ttl, report, asked = 2*time.Second + 200*time.Millisecond, time.Second, 300 * time.Millisecond
+	for _, w := range []way{bySlices, fastSlices} {
+		for _, stays := range []bool{false, true} {
+			x := newSim(t, 1, 3, w)
+			x.loads(0.9, 0)
+			x.run(change)
+			x.envoys[0].dead = true
+			back := change + ttl + asked
+			if stays {
+				back += report + report/2
+			} else {
+				x.cut(x.envoys[0])
+			}
+			x.loads(0, 0) // all of the others
+			x.run(end)
+			if used := x.judge.Used(back, back+report); used < 0.95 || x.judge.Over > 0 {
+				t.Errorf("its stream stays %v: %.1f%% of the limit is used, %.1f are beyond it", stays, 100*used, x.judge.Over)
+			}
+			if before := x.judge.Used(change+report/2, change+report); before > 0.5 {
+				t.Errorf("premise: %.1f%% is used before", 100*before)
+			}
 		}
 	}
 }

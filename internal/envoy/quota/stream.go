@@ -401,8 +401,9 @@ func (s *Stream) Due(now limiter.Tick, out *Out) (next limiter.Tick) {
 		b := s.all[i]
 		switch lately := now-b.reported < s.patience(); {
 		case b.lowered[0] > 0 && now >= b.lowered[0] && b.lives(now, Slack): // others may have what it had
-			b.lowered[0], b.lowered[1] = b.lowered[1], 0
-			out.Asks = append(out.Asks, s.ask(now, b))
+			if b.lowered[0], b.lowered[1] = b.lowered[1], 0; lately { // else its end is near, and nothing is to extend it
+				out.Asks = append(out.Asks, s.ask(now, b))
+			}
 		case lately && b.hungry && now-b.asked >= s.eager(),
 			lately && now+late >= b.until && now-b.asked >= limiter.Second: // its report is late
 			out.Asks = append(out.Asks, s.ask(now, b))
