@@ -62,12 +62,11 @@ func ofSeveral() []mutation {
 			}},
 		{name: "a bucket remembers its last charge", pkg: "./limiter/limitertest",
 			test: "^TestTableConforms$/^ClockGoesBack$", edits: []edit{
-				{"limiter/arith/bucket.go", "	if n := uint64(s.Time-now+l.Grain-1)",
-					"	if n := l.Cap + 1<<32 + uint64(s.Time-now+l.Grain-1)"},
+				{"limiter/arith/bucket.go", "	ahead := s.Time - now\n", "	ahead := s.Time - now + 1<<60\n"},
 			}},
 		{name: "a bucket in Redis remembers its last charge", pkg: "./redisstore",
 			test: "^TestRedisConforms$/^ClockGoesBack$", edits: []edit{
-				{"redisstore/lua/buckets.lua", "  s.b = n <= MOST and n or 0\n", "  s.b = n <= MOST and 0 or 0\n"},
+				{"redisstore/lua/buckets.lua", "  s.b = floor((n + g - 1) / g)\n", "  s.b = floor(g / 2 / g)\n"},
 			}},
 		{name: "a batch on Redis Cluster is asked in rounds", pkg: "./redisstore", test: "^TestBatchOfReservations$",
 			edits: []edit{

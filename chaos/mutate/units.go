@@ -89,6 +89,14 @@ func ofWideBlocks() []mutation {
 				{"limiter/arith/bucket.go", "	if l.wasFull(s, at) {\n", "	if false {\n"},
 				{"redisstore/lua/back.lua", "  if s.t - at > full or", "  if false and s.t - at > full or"},
 			}},
+		{name: "a bucket in a debt of hours knows when it was charged", pkg: "./limiter/limitertest",
+			test: "^TestTranscriptsAreRight$/^refund$", edits: []edit{
+				{"limiter/arith/bucket.go", "ahead <= coarse<<28 {", "ahead < 0*coarse {"},
+			}},
+		{name: "redis: so does one in Redis", pkg: "./redisstore", test: "^TestRedisConforms$/^Transcripts$/^refund$",
+			edits: []edit{
+				{"redisstore/lua/buckets.lua", "n <= g * 268435456 and", "n < 0 and"},
+			}},
 		{name: "a bucket counts beyond 32 bits", pkg: "./limiter/arith", test: "^TestABucketCountsBeyond32Bits$",
 			edits: []edit{
 				{"limiter/compiled.go", "l.LeaksIn(Span(MaxRecovery))+1, mostCounted)",

@@ -659,13 +659,28 @@ func (m *model) refundBucket(c *counter, e *piece) {
 	if level := c.lim.used(c.at(m.now), m.now); level.Add(level, c.lim.leak(e.at, m.now)).Cmp(c.lim.highest()) >= 0 {
 		return // "If that has been so since, a refund with a receipt gives nothing back to it."
 	}
-	until := c.changed
+	until := min(m.now, c.knownChange(m.now))
 	if c.lim.drip > 0 {
 		until = m.now
 	}
 	back := rat(e.units)
 	sink(back, c.lim.leak(e.at, until))
 	c.pieces = append(c.pieces, &piece{at: m.now, back: back, lim: c.lim})
+}
+
+// knownChange returns when a bucket was charged last, as far as it knows: "to the microsecond, but if it takes over an
+// hour to recover to a 100-millionth of the longest debt".
+func (c *counter) knownChange(now int64) int64 {
+	in := func(level *big.Rat) int64 {
+		span := new(big.Rat).Mul(level, big.NewRat(c.lim.window, c.lim.units))
+		return round(span, "floor").Num().Int64()
+	}
+	empty := now + in(c.lim.used(c.at(now), now))
+	if empty-c.changed < 1<<32-1<<28 {
+		return c.changed
+	}
+	part := (in(c.lim.highest())+1)>>27 + 1
+	return empty - (empty-c.changed+part-1)/part*part + part - 1
 }
 
 // reset "deletes the counters of the keys of a request, with their blocks".

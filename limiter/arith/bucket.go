@@ -22,7 +22,20 @@ func (l *rate) chargedAt(s *Counts) limiter.Tick {
 	if s.B == 0 {
 		return math.MinInt64
 	}
-	return s.Time - limiter.Tick(s.B)*l.Grain
+	n, grain := l.before(s.B)
+	return s.Time - limiter.Tick(n)*grain
+}
+
+// Of the values of B the first fineGrains count grains. Those above count coarse ones, for a debt that takes longer to
+// leak than a full bucket.
+const fineGrains = math.MaxUint32 - 1<<28
+
+// before returns in how many grains of which length B counts.
+func (l *rate) before(b uint64) (n uint64, grain limiter.Tick) {
+	if b > fineGrains {
+		return b - fineGrains, l.Longest>>27 + 1
+	}
+	return b, l.Grain
 }
 
 // chargedBy returns the instant of a bucket's last charge, or one up to a grain later; if it is not known,
@@ -31,14 +44,21 @@ func (l *rate) chargedBy(s *Counts) limiter.Tick {
 	if s.B == 0 {
 		return math.MaxInt64
 	}
-	return l.chargedAt(s) + l.Grain - 1
+	_, grain := l.before(s.B)
+	return l.chargedAt(s) + grain - 1
 }
 
 // noteCharged records that the bucket was charged at now.
 func (l *rate) noteCharged(s *Counts, now limiter.Tick) {
 	s.B = 0
-	if n := uint64(s.Time-now+l.Grain-1) / uint64(l.Grain); s.Time > now && n <= math.MaxUint32 {
+	if s.Time <= now {
+		return
+	}
+	ahead := s.Time - now
+	if n := uint64(ahead+l.Grain-1) / uint64(l.Grain); n <= fineGrains {
 		s.B = n
+	} else if coarse := l.Longest>>27 + 1; ahead <= coarse<<28 {
+		s.B = fineGrains + uint64(ahead+coarse-1)/uint64(coarse)
 	}
 }
 

@@ -111,7 +111,12 @@ func (h *bucketHistory) changed(now, at Tick) {
 	recovers, _ := h.units(h.burst).over(h.limit)
 	grain := Tick(recovers.lo>>32) + 1
 	empty := now + Tick(ahead.lo)
-	if n := (empty - at + grain - 1) / grain; empty > at && n <= limiter.NarrowUnits && !h.interval {
+	n := (empty - at + grain - 1) / grain
+	if longest, _ := h.units(h.most).over(h.limit); n > limiter.NarrowUnits-1<<28 { // it counts coarser ones
+		grain = Tick(longest.lo+1)>>27 + 1
+		n = (empty - at + grain - 1) / grain
+	}
+	if empty > at && !h.interval {
 		h.by = empty - n*grain + grain - 1
 	}
 }

@@ -1,18 +1,32 @@
 -- token_bucket, continuous leaky_bucket and gcra (5), which are one arithmetic:
 -- t and a are the theoretical arrival time, in ticks and 1/limit ticks, and b is how
--- long before it the last charge was, in grains, rounded up; 0 if that is not known. It
--- matters where instants go back: until the last charge nothing leaks. A value of an
+-- long before it the last charge was, in grains, rounded up; 0 if that is not known. What is beyond FINE counts coarse
+-- grains, for a debt that takes longer to leak than a full bucket. It matters where instants go back: until the last charge nothing leaks. A value of an
 -- earlier version has no b.
 
--- grain returns what b is counted in.
+local FINE = MOST - 268435456
+
+-- grain returns what b is counted in, coarse what the part of it beyond FINE is.
 local function grain(p)
   return floor(muldiv(p[3], p[4], p[2]) / 4294967296) + 1
+end
+local function coarse(p)
+  return floor((muldiv(p[3], mostOf(p), p[2]) + 1) / 134217728) + 1
+end
+
+-- before returns in how many grains of which length b counts.
+local function before(s)
+  if s.b > FINE then
+    return s.b - FINE, coarse(s.p)
+  end
+  return s.b, grain(s.p)
 end
 
 -- notBefore returns now, or the instant of the last charge if that is later.
 local function notBefore(s)
   if s.b > 0 then
-    local at = s.t - s.b * grain(s.p)
+    local n, g = before(s)
+    local at = s.t - n * g
     return at > now and at or now
   end
   return now
@@ -20,15 +34,19 @@ end
 
 -- chargedBy returns the instant of the last charge, or one up to a grain later; if it is not known, now.
 local function chargedBy(s)
-  local at = s.b > 0 and s.t - (s.b - 1) * grain(s.p) - 1 or now
+  local n, g = before(s)
+  local at = s.b > 0 and s.t - (n - 1) * g - 1 or now
   return at < now and at or now
 end
 
 -- noted notes that the last charge was at an instant.
 local function noted(s, at)
-  local g = grain(s.p)
-  local n = s.t > at and floor((s.t - at + g - 1) / g) or 0
-  s.b = n <= MOST and n or 0
+  local g, n = grain(s.p), s.t > at and s.t - at or 0
+  s.b = floor((n + g - 1) / g)
+  if s.b > FINE then
+    g = coarse(s.p)
+    s.b = n <= g * 268435456 and FINE + floor((n + g - 1) / g) or 0
+  end
 end
 
 F[5] = {
