@@ -66,7 +66,7 @@ func ofBacks() []mutation {
 			}},
 		{name: "back: a refused hold leaves those before it theirs", pkg: table, test: "^TestARefusedHoldLeavesOthersTheirs$",
 			edits: []edit{
-				{"limiter/arith/back.go", "		h.Detach(true) // what was charged before it still comes back\n",
+				{"limiter/arith/back.go", "		h.Detach() // what was charged before it still comes back\n",
 					"		h.since.lost = mostCounted\n"},
 			}},
 		{name: "back: without an entry, what may have leaked until the last charge stays", pkg: suite, test: ".",

@@ -27,7 +27,7 @@ func ofHolds() []mutation {
 			}},
 		{name: "what the other has used beyond an estimate is charged", pkg: sim, test: "^TestAPausedOwnerSettles$",
 			edits: []edit{
-				{"limiter/table/moveholds.go", "				b.overdrawHeld(id, now, actual-estimate)\n", ""},
+				{"limiter/table/moveholds.go", "				b.overdrawHeld(id, now, actual)\n", ""},
 			}},
 		{name: "what the other has settled is settled before the counters are merged", pkg: table,
 			test: "^TestWhatTheOtherHasSettledIsCountedOnce$", edits: []edit{
@@ -173,7 +173,7 @@ func ofHolds() []mutation {
 			}},
 		{name: "the other's reservation gives nothing back", pkg: table, test: "^TestMergedHoldsGiveNothingBack$",
 			edits: []edit{
-				{"limiter/table/import.go", "			p.ledger(&in).strange(now)\n", ""},
+				{"limiter/table/import.go", "p.ledger(&in).strange(now, by)", "nil"},
 			}},
 		{name: "of a reservation that both know the other's is left out", pkg: table,
 			test: "^TestMergedHoldsAreWhatTheyAreHere$", edits: []edit{

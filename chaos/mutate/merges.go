@@ -28,7 +28,23 @@ func ofMerges() []mutation {
 			}},
 		{name: "slots do not count for the units of a rate", pkg: "./limiter/table",
 			test: "^TestAHoldOfAnotherTableIsChargedInFullBesideConcurrency$", edits: []edit{
-				{"limiter/table/moveholds.go", "h.Limit == limit) && b.concurrency(&h) == nil {", "h.Limit == limit) {"},
+				{"limiter/table/moveholds.go", "limit != 0 && b.concurrency(&h) == nil {", "limit != 0 {"},
+			}},
+		{name: "what the larger counter has of a merged reservation is counted", pkg: "./limiter/table",
+			test: "^TestAMergedHoldIsCountedOnce$", edits: []edit{
+				{"limiter/table/moveholds.go", "h.Merge(by[at])", "h.Merge(0)"},
+			}},
+		{name: "merged reservations share what is counted", pkg: "./limiter/table",
+			test: "^TestMergedHoldsShareWhatIsCounted$", edits: []edit{
+				{"limiter/table/moveholds.go", "by[at] -= h.Merge(by[at])", "h.Merge(by[at])"},
+			}},
+		{name: "a merged reservation brings what was counted where it was merged before", pkg: "./limiter/table",
+			test: "^TestMergedHoldsShareWhatIsCounted$", edits: []edit{
+				{"limiter/arith/back.go", "min(h.Counted(), more)", "min(h.Cost, more)"},
+			}},
+		{name: "a reservation that is counted nowhere keeps its limit", pkg: "./limiter/table",
+			test: "^TestAMergedHoldThatIsSettledElsewhereIsCharged$", edits: []edit{
+				{"limiter/arith/back.go", "since{level{lo: limit},", "since{level{lo: limit & 0},"},
 			}},
 		{name: "a merge leaves the hold of a shadow rule", pkg: "./limiter/table",
 			test: "^TestAMergeLeavesTheHoldOfAShadowRule$", edits: []edit{

@@ -531,7 +531,7 @@ func largeAllowed() map[string]allowance {
 		"limiter/table.Table methods": {128,
 			"a table is one set of counters; its methods are in files by concern"},
 		"limiter/table.partition methods": {65, "it is one lock, with all that is done under it"},
-		"limiter/table.ledger methods":    {34, "each thing that can happen to a charge that can still change is one"},
+		"limiter/table.ledger methods":    {35, "each thing that can happen to a charge that can still change is one"},
 		"transport.Options fields":        {27, flags},
 		"rules.RuleInfo fields":           {29, setting},
 		"rules.decoder methods":           {40, "each part of a rules file has a method that decodes it"},

@@ -286,17 +286,50 @@ func (h *Hold) ChargedAt(at limiter.Tick) { h.At, h.since = at, since{} }
 // its limit, of a shadow rule, had no room for it.
 func (h *Hold) Refused(l *limiter.Limit, s *State, now limiter.Tick) {
 	if of(l).losesBy(new(s.Open(l)), now, 1) > 0 {
-		h.Detach(true) // what was charged before it still comes back
+		h.Detach() // what was charged before it still comes back
 	}
 }
 
-// Detach lets an entry give nothing back any more. counted reports whether its units are counted here: those of
-// another table's hold need not be, and are lost then.
-func (h *Hold) Detach(counted bool) {
-	h.Limit, h.since = 0, since{}
-	if !counted {
-		h.since.lost = min(h.Cost, mostCounted)
+// Detach lets an entry give nothing back any more. Its units are counted.
+func (h *Hold) Detach() { h.Limit, h.since = 0, since{} }
+
+// Merge makes an entry of another table one of this, and returns how many of its units are counted here: at most so
+// many as the other's counter had more than that of this table. It gives nothing back any more. Of units that are not
+// counted the limit stays known, see [Hold.Charged].
+func (h *Hold) Merge(more uint64) (counted uint64) {
+	limit, counted := h.Charged(), min(h.Counted(), more)
+	if h.Detach(); counted < h.Cost {
+		h.since = since{level{lo: limit}, min(h.Cost-counted, mostCounted)}
 	}
+	return counted
+}
+
+// Rise returns how many units more count at now in a state than in a former one, of buckets rounded down. Both must
+// have been rolled to now.
+func Rise(limit *limiter.Limit, former, s *State, now limiter.Tick) uint64 {
+	l, was, is := of(limit), former.Open(limit), s.Open(limit)
+	if l.leaks() {
+		return l.unitsOf(l.levelAt(&is, now).minus(l.levelAt(&was, now)))
+	}
+	used := l.used(&is, now)
+	return used - min(used, l.used(&was, now))
+}
+
+// Charged returns the [CountsID] of the limit that an entry has charged, here or in another table; 0 if that is not
+// known any more.
+func (h *Hold) Charged() uint64 {
+	if h.Uncounted() {
+		return h.since.notLow.lo
+	}
+	return h.Limit
+}
+
+// Counted returns how many units of an entry are counted here for sure.
+func (h *Hold) Counted() uint64 {
+	if h.Uncounted() {
+		return h.Cost - min(h.Cost, h.since.lost)
+	}
+	return h.Cost
 }
 
 // Spare makes an entry that has charged nothing, as one of a rule in shadow that would have denied the check.
@@ -307,7 +340,7 @@ func (h *Hold) Spare() {
 // Spared reports whether an entry has charged nothing, see [Hold.Spare].
 func (h *Hold) Spared() bool { return h.Limit == 0 && h.since == since{notLow: level{hi: 1}} }
 
-// Uncounted reports whether an entry gives nothing back and its units need not be counted, see [Hold.Detach].
+// Uncounted reports whether an entry gives nothing back and not all its units are counted, see [Hold.Merge].
 func (h *Hold) Uncounted() bool { return h.Limit == 0 && h.since.lost > 0 }
 
 // GiveBack takes n units of the charge of entry i of some holds back from its counter, so that it has

@@ -247,17 +247,15 @@ func (p *partition) overdrawSlot(s *slot, l *limiter.Limit, now limiter.Tick, n 
 	return n - min(n, left), true
 }
 
-// overdrawHeld charges n units more to the limits on rates that a hold has charged.
-func (b ledger) overdrawHeld(id uint64, now limiter.Tick, n uint64) {
-	done := make(map[uint64]bool) // by limit
+// overdrawHeld charges the limits on rates that a hold has charged what was used beyond what is counted of it.
+func (b ledger) overdrawHeld(id uint64, now limiter.Tick, used uint64) {
+	sums := b.counted(id)
 	for _, h := range b.of(id) {
-		if h.Limit == 0 || done[h.Limit] {
-			continue
+		counted, first := sums[h.Charged()]
+		if s, l := b.beside(h.Charged()); first && s != nil && used > counted {
+			b.p.overdrawSlot(s, l, now, used-counted)
 		}
-		done[h.Limit] = true
-		if s, l := b.beside(h.Limit); s != nil && l.Algorithm() != limiter.Concurrency {
-			b.p.overdrawSlot(s, l, now, n)
-		}
+		delete(sums, h.Charged())
 	}
 }
 

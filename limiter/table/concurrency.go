@@ -38,7 +38,7 @@ func (b ledger) occupy(id, n uint64, end limiter.Tick) {
 func (b ledger) letGo(id uint64) {
 	for i, h := range b.of(id) {
 		if b.concurrency(&h) != nil {
-			h.Detach(true)
+			h.Detach()
 			h.Put(b.words(), i)
 		}
 	}

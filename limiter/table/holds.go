@@ -168,7 +168,7 @@ func strip(b ledger, id uint64) {
 	}
 	b.s.state.EachHold(b.words(), func(h arith.Hold) (arith.Hold, bool) {
 		if h.Limit == id && !h.Lent {
-			h.Detach(true)
+			h.Detach()
 		}
 		return h, true
 	})

@@ -2,6 +2,7 @@ package table
 
 import (
 	"math"
+	"slices"
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
@@ -32,10 +33,15 @@ func (p *partition) importAll(entries []Entry, gone int64, now limiter.Tick, mod
 	if mode == Merge {
 		p.settleMerged(now) // before the larger of two counters has what the other table has settled
 	}
+	var by rises
+	if mode == Merge && slices.ContainsFunc(entries, func(e Entry) bool { return e.Limit.Algorithm() == arith.Holds }) {
+		by = make(rises)
+	}
 	for _, holds := range []bool{false, true} { // holds look at the counters beside them
 		for i := range entries {
 			e := &entries[i]
-			if holds == (e.Limit.Algorithm() == arith.Holds) && !p.table.isID(e) && p.importOne(e, ids[i], now, mode) {
+			if holds == (e.Limit.Algorithm() == arith.Holds) && !p.table.isID(e) &&
+				p.importOne(e, ids[i], now, mode, by) {
 				fresh--
 			}
 		}
@@ -171,7 +177,7 @@ func (p *partition) overwriteID(e *Entry, now limiter.Tick) bool {
 
 // importOne imports one entry, whose limit has the number id, and reports whether it
 // added a slot.
-func (p *partition) importOne(e *Entry, id uint16, now limiter.Tick, mode ImportMode) bool {
+func (p *partition) importOne(e *Entry, id uint16, now limiter.Tick, mode ImportMode, by rises) bool {
 	l := e.Limit
 	in := slot{place: p.table.order.of(e.Hi), lo: e.Lo, state: e.State, limit: id, from: e.From}
 	if i, found := p.slots.find(in.place, e.Lo); found {
@@ -188,7 +194,7 @@ func (p *partition) importOne(e *Entry, id uint16, now limiter.Tick, mode Import
 	}
 	if l.Algorithm() == arith.Holds {
 		if mode == Merge {
-			defer loans{p.ledger(&in)}.come(p.ledger(&in).strange(now), now)
+			defer loans{p.ledger(&in)}.come(p.ledger(&in).strange(now, by), now)
 		} else {
 			p.ledger(&in).endIDs(now)
 		}
@@ -205,12 +211,13 @@ func (p *partition) importOne(e *Entry, id uint16, now limiter.Tick, mode Import
 		}
 		return false
 	case !found:
+		by.note(l, &in, new(arith.State), &in.state, now)
 		p.insert(in, now)
 		return true
 	}
 	have := p.slots.at(i)
 	if mode == Merge {
-		p.merge(have, &in, l, now)
+		p.merge(have, &in, l, now, by)
 		p.discard(&in)
 		return false
 	}
@@ -228,7 +235,7 @@ func (p *partition) importOne(e *Entry, id uint16, now limiter.Tick, mode Import
 
 // merge merges in, a slot outside the table, into a slot of the table. Both have the
 // same key; the limit is that of in.
-func (p *partition) merge(into, in *slot, l *limiter.Limit, now limiter.Tick) {
+func (p *partition) merge(into, in *slot, l *limiter.Limit, now limiter.Tick, by rises) {
 	p.table.countHolds(into, p.table.registry.limit(into.limit), -1)
 	defer p.table.countHolds(into, l, 1)
 	p.adopt(into, l, nil, 0, now) // it numbers no limit, since in has a number
@@ -236,7 +243,9 @@ func (p *partition) merge(into, in *slot, l *limiter.Limit, now limiter.Tick) {
 	into.state.Roll(l, words, now)
 	words, _ = p.room(l, into, words, into.state.MergeWords(l, &in.state), math.MaxInt64)
 	p.noteCharge(into.place, into.lo^arith.NameID(l), l, new(into.state.Open(l)), now, 0)
+	before := into.state
 	into.state.Merge(l, words, &in.state, p.table.words(in), now) // the result recovers no sooner
+	by.note(l, into, &before, &into.state, now)
 }
 
 // keep counts the counters of a key that are not among entries, and removes them if

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"math"
 	"slices"
 
 	"github.com/weirlimit/weir/limiter"
@@ -80,9 +81,10 @@ func (p *partition) endStray(k *arith.Key, id uint64, now limiter.Tick) bool {
 // strange prepares holds of another table, in a slot outside this one, to be merged. Those that are known
 // here are what they are here, and end when the later of both does. Those that were settled here are left
 // out, too. The others give nothing back, except to limits on concurrency, see countHeld. The other table may
-// come twice: then all of them are known. The larger of two counters may be the one without their units, so these count
-// as lost: who settles such a hold is charged all that was used. What is lent is returned, too: it is to be charged.
-func (b ledger) strange(now limiter.Tick) (lent []arith.Hold) {
+// come twice: then all of them are known. The larger of two counters may be the one without their units. Those that
+// it has are counted; who settles the hold is charged what was used beyond them. What is lent is returned, too: it is
+// to be charged.
+func (b ledger) strange(now limiter.Tick, by rises) (lent []arith.Hold) {
 	known := b.lastUntil(now)
 	b.s.state.EachHold(b.words(), func(h arith.Hold) (arith.Hold, bool) {
 		if known[h.ID] {
@@ -96,7 +98,8 @@ func (b ledger) strange(now limiter.Tick) (lent []arith.Hold) {
 			h.ChargedAt(now)
 			lent = append(lent, h)
 		case !h.Spared() && b.concurrency(&h) == nil:
-			h.Detach(false)
+			at := idAt{b.s.place, h.Charged()}
+			by[at] -= h.Merge(by[at])
 		}
 		return h, true
 	})
@@ -144,17 +147,32 @@ func (b ledger) estimate(id uint64) (sum uint64) {
 // countedOf returns how much of what an id stands for, cost units, is counted here for sure: all of it, unless
 // its hold came from another table.
 func (b ledger) countedOf(id, cost uint64) uint64 {
-	sum, limit, strange := uint64(0), uint64(0), false
+	strange := false
 	for _, h := range b.of(id) {
 		strange = strange || h.Uncounted()
-		if h.Limit != 0 && (limit == 0 || h.Limit == limit) && b.concurrency(&h) == nil {
-			limit, sum = h.Limit, sum+h.Cost
+	}
+	if !strange {
+		return cost
+	}
+	least := uint64(math.MaxUint64)
+	for _, sum := range b.counted(id) {
+		least = min(least, sum)
+	}
+	if least == math.MaxUint64 {
+		return 0
+	}
+	return least
+}
+
+// counted returns how much of what a hold has charged to each limit on rates is counted here, by limit.
+func (b ledger) counted(id uint64) map[uint64]uint64 {
+	sums := make(map[uint64]uint64)
+	for _, h := range b.of(id) {
+		if limit := h.Charged(); limit != 0 && b.concurrency(&h) == nil {
+			sums[limit] += h.Counted()
 		}
 	}
-	if strange {
-		return sum
-	}
-	return cost
+	return sums
 }
 
 // charges reports whether the hold of an id has charged a limit, even if it gives nothing back.
@@ -188,6 +206,16 @@ func (p *partition) countHeld(entries []Entry) {
 		}
 		arith.CountHeld(l, &s.state, &holds.state, p.table.words(&holds))
 		p.expiresAt(s.state.EmptyAt(l, nil))
+	}
+}
+
+// rises are by how many units a merger raised counters: of the key at a place by the [arith.CountsID] of the limit.
+type rises map[idAt]uint64
+
+// note adds what counts of a limit now and did not before.
+func (r rises) note(l *limiter.Limit, s *slot, before, after *arith.State, now limiter.Tick) {
+	if n := arith.Rise(l, before, after, now); r != nil && n > 0 {
+		r[idAt{s.place, arith.CountsID(l)}] = n
 	}
 }
 
@@ -236,7 +264,7 @@ func (p *partition) settleMerged(now limiter.Tick) {
 			case estimate > actual:
 				b.giveBackLast(id, now, estimate-actual)
 			case actual > estimate:
-				b.overdrawHeld(id, now, actual-estimate)
+				b.overdrawHeld(id, now, actual)
 			}
 			b.dropHold(id)
 		}
@@ -286,7 +314,7 @@ func (t *Table) CancelHold(now limiter.Tick, c *arith.Charge, i int, at limiter.
 				return h, true
 			}
 			if h.First { // it stays, and gives nothing back any more
-				h.Detach(true)
+				h.Detach()
 				return h, true
 			}
 			return h, false

@@ -545,3 +545,87 @@ func TestAHoldOfAnotherTableIsChargedInFull(t *testing.T) {
 		}
 	}
 }
+
+// A reservation of an owner that stood still came to its heir with the larger of two counters. What that has of the
+// reservation is not charged again when it is settled.
+func TestAMergedHoldIsCountedOnce(t *testing.T) {
+	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingCounter, limiter.SlidingWindow,
+		limiter.SlidingLog, limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA} {
+		l := hundred(t, algorithm, 24*time.Hour)
+		for _, others := range []uint64{0, 4, 10, 40} {
+			for _, actual := range []uint64{0, 4, 10, 15} {
+				owner, c := heldTable(t, l, noon, 1)
+				here, part := New(Config{MaxKeys: 1000}), PartitionOf(c.Key(0))
+				chargePlain(t, here, l, others)
+				moveTo(t, owner, part, noon, here, noon, Merge)
+				counted := 10 - min(10, others)
+				want := max(10, others) + actual - min(actual, counted)
+				out, _ := here.Amend(noon, heldCharge(l, 1, actual), limiter.Amend{})
+				if n := uint64(used(t, here, l, noon)); out.State != limiter.AmendDone || n != want {
+					t.Errorf("%v, %d of others here, settled with %d: %v, %d are counted, want %d", algorithm, others, actual,
+						out.State, n, want)
+				}
+			}
+		}
+	}
+}
+
+// Reservations of the other table share what its counter had more than that of this one, and one that was merged there
+// before brings only what was counted there.
+func TestMergedHoldsShareWhatIsCounted(t *testing.T) {
+	l := hundred(t, limiter.FixedWindow, 24*time.Hour)
+	first, c := heldTable(t, l, noon, 1)
+	second, _ := heldTable(t, l, noon, 2)
+	here, part := New(Config{MaxKeys: 1000}), PartitionOf(c.Key(0))
+	moveTo(t, first, part, noon, second, noon, Merge) // 10 are counted of 20: the second's
+	var d limiter.Decision
+	if err := second.Decide(noon, heldCharge(l, 3, 10), &d); err != nil || !d.Allowed {
+		t.Fatal(err, d)
+	}
+	chargePlain(t, here, l, 5)
+	moveTo(t, second, part, noon, here, noon, Merge) // 20 of 25 are counted: 15 of what was 20 there
+	want := []int{20, 20, 30, 35}
+	for i, id := range []uint64{0, 2, 1, 3} {
+		if id > 0 {
+			here.Amend(noon, heldCharge(l, id, 10), limiter.Amend{})
+		}
+		if n := used(t, here, l, noon); n != want[i] {
+			t.Errorf("reservation %d was settled: %d are counted, want %d", id, n, want[i])
+		}
+	}
+}
+
+// Both sides of a second split have a reservation that a former owner pushed to one of them, and that neither need have
+// counted. One side settles it, and is merged into the other one, which has charged others meanwhile.
+func TestAMergedHoldThatIsSettledElsewhereIsCharged(t *testing.T) {
+	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingCounter, limiter.SlidingWindow,
+		limiter.SlidingLog, limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA} {
+		l := hundred(t, algorithm, 24*time.Hour)
+		former, c := heldTable(t, l, noon, 1)
+		one, part := New(Config{MaxKeys: 1000}), PartitionOf(c.Key(0))
+		chargePlain(t, one, l, 20)
+		moveTo(t, former, part, noon, one, noon, Merge) // the larger counter has nothing of it
+		other := New(Config{MaxKeys: 1000})
+		moveTo(t, one, part, noon, other, noon, Replace)
+		chargePlain(t, other, l, 30)
+		if out, _ := one.Amend(noon, heldCharge(l, 1, 10), limiter.Amend{}); out.State != limiter.AmendDone {
+			t.Fatal(algorithm, out)
+		}
+		moveTo(t, one, part, noon, other, noon, Merge)
+		if n := used(t, other, l, noon); n != 60 {
+			t.Errorf("%v: %d are counted, want 20 of both, 30 of one side, and 10 that the other has settled", algorithm, n)
+		}
+	}
+}
+
+// chargePlain charges units to the key of [heldCharge], without an id.
+func chargePlain(t *testing.T, table *Table, l *limiter.Limit, n uint64) {
+	t.Helper()
+	c, d := heldCharge(l, 1, n), limiter.Decision{}
+	if c.ID = nil; n == 0 {
+		return
+	}
+	if err := table.Decide(noon, c, &d); err != nil || !d.Allowed {
+		t.Fatal(err, d)
+	}
+}
