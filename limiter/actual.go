@@ -3,7 +3,9 @@ package limiter
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -45,6 +47,24 @@ func NameActual(r *Request, units map[string]int64) error {
 	}
 	r.Cost.actual = &actual{units: named}
 	return nil
+}
+
+// WithActual returns the request, or one that also has the attributes which its settlement names and it lacks, so that
+// what looks whether it has one sees it.
+func WithActual(r *Request) *Request {
+	if r.Cost.actual == nil {
+		return r
+	}
+	with := *r
+	if with.Attributes = maps.Clone(r.Attributes); with.Attributes == nil {
+		with.Attributes = make(map[string]string)
+	}
+	for name, n := range r.Cost.actual.units {
+		if with.Attributes[name] == "" {
+			with.Attributes[name] = strconv.FormatUint(n, 10)
+		}
+	}
+	return &with
 }
 
 // NamesActual reports whether [NameActual] was called for the request.

@@ -46,12 +46,23 @@ func (c *costs) of(r *limiter.Request, ip *requestAddress) uint64 {
 			return c.methods[i].cost
 		}
 	}
-	for i := range c.cases {
-		if m := &c.cases[i].match; m.acceptsPath(r.Path) && m.accepts(r, ip) {
-			return c.cases[i].of(r)
-		}
+	if k := c.fitting(r, ip); k != nil {
+		return k.of(r)
 	}
 	return c.def
+}
+
+// fitting returns the case that decides, nil if there is none. No attribute that a settlement names is missing.
+func (c *costs) fitting(r *limiter.Request, ip *requestAddress) *costCase {
+	if len(c.cases) > 0 {
+		r = limiter.WithActual(r)
+	}
+	for i := range c.cases {
+		if m := &c.cases[i].match; m.acceptsPath(r.Path) && m.accepts(r, ip) {
+			return &c.cases[i]
+		}
+	}
+	return nil
 }
 
 // unnamed returns an error if a settlement that names attributes lacks the one from which a check of the same
@@ -60,18 +71,15 @@ func (c *costs) unnamed(r *limiter.Request, ip *requestAddress, what *counters) 
 	if !limiter.NamesActual(r) || what.limiter.Shadow {
 		return nil // an experiment makes no request invalid
 	}
-	for i := range c.cases {
-		k := &c.cases[i]
-		if !k.match.acceptsPath(r.Path) || !k.match.accepts(r, ip) {
-			continue
-		}
-		if _, named := limiter.ActualOf(r, k.from); k.from == "" || named {
-			return nil
-		}
-		return fmt.Errorf("%w: %s takes its cost from attribute %s, and the settlement does not say how much of it was "+
-			"used: name it beside the others", limiter.ErrInvalid, what, quote(k.from))
+	k := c.fitting(r, ip)
+	if k == nil || k.from == "" {
+		return nil
 	}
-	return nil
+	if _, named := limiter.ActualOf(r, k.from); named {
+		return nil
+	}
+	return fmt.Errorf("%w: %s takes its cost from attribute %s, and the settlement does not say how much of it was "+
+		"used: name it beside the others", limiter.ErrInvalid, what, quote(k.from))
 }
 
 // of returns the units. A value that is not a whole number, a negative one included,
