@@ -117,7 +117,9 @@ func (v *left) note(old, l *limiter.Limit, rule *limiter.Rule, place uint64, now
 	}
 	before, next := h.at[was], h.at[is]
 	if before.left = max(before.left, latest+1); next.began <= before.began {
-		next.began = now // else another counter has begun so
+		if next.began = now; latest > now { // else another counter has begun so
+			next.began = latest + 1 // the old limit was charged since now: the clock went back, or two checks met
+		}
 	}
 	h.at[was], h.at[is] = before, next
 }

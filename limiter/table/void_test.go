@@ -306,3 +306,31 @@ func TestLimitsOfOneKeyThatChange(t *testing.T) {
 		t.Errorf("%d of 100 receipts of others are void", void)
 	}
 }
+
+// A receipt of the former limit is void, too, if a check of an earlier instant was the first one that the new limit
+// decided: the clock went back, or of two checks the one that read it first came last.
+func TestAReceiptOfTheFormerLimitFromLaterIsVoid(t *testing.T) {
+	rules := make([]*limiter.Rule, 2)
+	for i, window := range []time.Duration{10 * time.Second, 1000 * time.Second} {
+		rules[i] = &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Name: "l", Limit: 10,
+			Window: window, Algorithm: limiter.TokenBucket})}}
+	}
+	for _, later := range []limiter.Tick{1, limiter.Second} {
+		table, now := New(Config{}), limiter.Tick(1e15)
+		decide := func(at limiter.Tick, rule *limiter.Rule, cost uint64) *limiter.Decision {
+			d := new(limiter.Decision)
+			if err := table.Decide(at, charge(cost, arith.Key{Hash: hash(1), Rule: rule}), d); err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+			return d
+		}
+		of := decide(now+later, rules[0], 6).Receipt
+		decide(now, rules[1], 1)
+		before := decide(now+later, rules[1], 0).Limit(0).Remaining
+		table.Refund(now+later, charge(6, arith.Key{Hash: hash(1), Rule: rules[1]}), of)
+		if left := decide(now+later, rules[1], 0).Limit(0).Remaining; left != before {
+			t.Errorf("%v later: %d are left, %d before a refund of what the former limit was charged", later.Duration(), left,
+				before)
+		}
+	}
+}
