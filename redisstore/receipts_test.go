@@ -4,6 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -208,6 +213,84 @@ func TestCredit(t *testing.T) {
 			r.Cost = limiter.Cost{}
 			if d, err := n.Peek(t.Context(), r); err != nil || d.Limit(0).Remaining != x.want && want == 5 {
 				t.Errorf("%s: after a credit of %d %d left, %v", algorithm, x.cost, d.Limit(0).Remaining, err)
+			}
+		}
+	}
+}
+
+// A limit that changes often makes earlier receipts of the key void, beyond what is remembered of it. What is reserved
+// of another limit comes back all the same, and so does what a limit on concurrency held.
+func TestManyChangesLeaveWhatIsHeld(t *testing.T) {
+	srv := startServer(t)
+	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
+	file := func(units, slots int, algorithm string) []byte {
+		return fmt.Appendf(nil, "version: 1\nrules: [{name: r, key: [user], limits: [{name: a, limit: %d, window: 1h, "+
+			"algorithm: token_bucket}, {name: b, limit: 10, window: 1h, algorithm: sliding_counter}, {name: c, limit: %d, "+
+			"algorithm: %s}]}]\n", units, slots, algorithm)
+	}
+	n, err := weir.Open(t.Context(), weir.Config{Rules: file(1000, 100, "concurrency"),
+		Now: func() time.Time { return now }, Backend: openStore(t, redisstore.Config{Addrs: []string{srv.addr()}})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(r weir.Request) []uint64 {
+		t.Helper()
+		d, err := n.Check(t.Context(), r)
+		if err != nil || d.Source != limiter.SourceRedis || !d.Allowed {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		return []uint64{d.Limit(0).Remaining, d.Limit(1).Remaining, d.Limit(2).Remaining}
+	}
+	held := weir.Request{User: "ada", ID: "one", Hold: 30 * time.Minute, Cost: weir.Units(4)}
+	ask(held)
+	if err := n.SetRules(file(1000, 100, "fixed_window, window: 1h")); err != nil {
+		t.Fatal(err)
+	}
+	ask(weir.Request{User: "ada", ID: "two", Hold: time.Hour, Cost: weir.Units(1)}) // the slots are left
+	for i := range 70 {
+		now = now.Add(time.Millisecond)
+		if err := n.SetRules(file(1001+i, 100, "fixed_window, window: 1h")); err != nil {
+			t.Fatal(err)
+		}
+		ask(weir.Request{User: "ada", Cost: weir.Units(0)})
+	}
+	if err := n.SetRules(file(1071, 100, "concurrency")); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := ask(weir.Request{User: "ada", Cost: weir.Units(0)}), []uint64{1066, 5, 96}; !slices.Equal(got, want) {
+		t.Errorf("%v are left while 4 and 1 are held, want %v", got, want)
+	}
+	if _, err := n.Cancel(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := ask(weir.Request{User: "ada", Cost: weir.Units(0)}), []uint64{1070, 9, 100}; !slices.Equal(got, want) {
+		t.Errorf("%v are left once 4 have come back, want %v", got, want)
+	}
+}
+
+// TestTheProbeUsesEachCommand: a script that used another command would fail with the access list of docs/redis.md, and
+// only when it runs.
+func TestTheProbeUsesEachCommand(t *testing.T) {
+	files, err := filepath.Glob("lua/*.lua")
+	if err != nil || len(files) < 10 {
+		t.Fatal(files, err)
+	}
+	used := regexp.MustCompile(`call\('([A-Z]+)'`)
+	commands := func(file string) (names []string) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range used.FindAllSubmatch(text, -1) {
+			names = append(names, string(m[1]))
+		}
+		return names
+	}
+	probed := commands("lua/probe.lua")
+	for _, file := range files {
+		for _, name := range commands(file) {
+			if !slices.Contains(probed, name) || !slices.Contains(listed, "+"+strings.ToLower(name)) {
+				t.Errorf("%s uses %s, which the probe or the access list lacks", file, name)
 			}
 		}
 	}

@@ -133,6 +133,18 @@ func ofReceipts() []mutation {
 		{name: "receipt: from before a limit began", pkg: suite,
 			test:  "^TestTableConforms$/^Transcripts$/^holds_rules_change$",
 			edits: []edit{{"limiter/table/void.go", "at.left, at.began)", "at.left, 0*at.began)"}}},
+		{name: "receipt: of the former limit, from later", pkg: tables,
+			test: "^TestAReceiptOfTheFormerLimitFromLaterIsVoid$", edits: []edit{
+				{"limiter/table/void.go", "next.began = now; latest > now {", "next.began = now; latest < now {"},
+			}},
+		{name: "redis: what is held has marks of its own", pkg: "./redisstore", test: "^TestManyChangesLeaveWhatIsHeld$",
+			edits: []edit{
+				{"redisstore/lua/adopt.lua", "parts[2], 1024, open)", "parts[2], 1, open)"},
+			}},
+		{name: "an attribute that a settlement names is not missing", pkg: suite,
+			test: "^TestTranscriptsAreRight$/^holds_actual$", edits: []edit{
+				{"rules/cost.go", "		r = limiter.WithActual(r)\n", ""},
+			}},
 		{name: "receipt: of a limit that others left for it", pkg: tables, test: "^TestReceiptsOfOtherLimitsStay$",
 			edits: []edit{
 				{"limiter/table/table.go", "left.note(old, l, rule,", "left.note(l, old, rule,"},

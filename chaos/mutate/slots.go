@@ -67,7 +67,7 @@ func ofSlots() []mutation {
 			}},
 		{name: "redis: what another bucket was charged does not come back after a limit of another kind", pkg: redis,
 			test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
-				{"redisstore/lua/adopt.lua", "ipairs({counts, parts and parts[2]})", "ipairs({counts})"},
+				{"redisstore/lua/adopt.lua", " and parts[1], parts[2], 1024, open)", " and parts[1], false, 1024, open)"},
 			}},
 		{name: "a denial waits for the end of holds", pkg: suite, test: "^TestHoldsAreRight$", edits: []edit{
 			{"limiter/arith/hold.go", "len(backs) > were; backs = coming", "len(backs) > were+1<<20; backs = coming"},

@@ -10,7 +10,7 @@
 --
 -- Where a charge is worth something else from now on, receipts from before are void from
 -- now on. The limit may change back, and what they name may be forgotten by then. An
--- entry of the key has the instant, for as long as they could take anything back.
+-- entry of the key has the instant, for as long as they could take anything back. For what is held another one has it.
 
 -- rescale carries a bucket's level from the parameters old over to p, in units
 -- and rounded up.
@@ -64,30 +64,34 @@ local function alike(p, old)
   return true
 end
 
+-- left notes in a hash of a key that what counted by one name up to now is void, and what is from before now by
+-- another one. Beyond so many names all is void. Names begin as given there. It lasts for some milliseconds.
+local function left(key, as, was, is, most, wait)
+  local ttl = call('PTTL', key)
+  if call('HLEN', key) >= most then
+    call('DEL', key)
+    was, is = '*', false
+  end
+  if is and tonumber(call('HMGET', key, as .. is)[1] or 0) < now then
+    call('HSET', key, as .. is, whole(now))
+  end
+  if was then
+    call('HSET', key, as .. was, whole(now + 1))
+  end
+  call('PEXPIRE', key, '' .. (ttl > wait and ttl or wait))
+end
+
 -- leave makes receipts void that are from up to now, of a state that counted so and would
 -- be empty at an instant, and those from before now of what counts from now on. Where parts are given, the names by
 -- which holds know the one and the other, what they have charged is void, too, for as long as holds are open. If both
 -- are one name, the hold of this very check stays good.
 local function leave(s, counted, counts, parts, empties)
   local tag = string.match(s.k, '^[^}]*}')
-  local key = tag .. '!left'
-  local ttl, wait = call('PTTL', key), floor((empties - now + 999) / 1000) + slack
+  left(tag .. '!left', '', counted, counts, 64, floor((empties - now + 999) / 1000) + slack)
   local open = parts and call('PTTL', tag .. '!holds') or 0
-  if call('HLEN', key) >= 64 then
-    call('DEL', key)
-    counted, counts, parts = '*', '*', nil -- all of the key
+  if open > 0 then
+    left(tag .. '!past', '-', (parts[1] ~= parts[2] or s.t == now) and parts[1], parts[2], 1024, open)
   end
-  for _, name in ipairs({counts, parts and parts[2]}) do
-    if tonumber(call('HMGET', key, name)[1] or 0) < now then
-      call('HSET', key, name, string.format('%.0f', now))
-    end
-  end
-  call('HSET', key, counted, string.format('%.0f', now + 1))
-  if parts and (parts[1] ~= parts[2] or s.t == now) then
-    call('HSET', key, parts[1], string.format('%.0f', now + 1))
-  end
-  wait = open > wait and open or wait
-  call('PEXPIRE', key, '' .. (ttl > wait and ttl or wait))
 end
 
 -- follow makes of the times of a bucket with the parameters old those of one with p, each level rounded down. It is

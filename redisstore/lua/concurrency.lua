@@ -44,15 +44,15 @@ end
 -- leaveSlots notes the name of a counter whose limit becomes another one, for as long as holds of the key are open.
 leaveSlots = function(s)
   local tag, name = string.match(s.k, '^([^}]*})(.*)$')
-  local left, open = call('PTTL', tag .. '!left'), call('PTTL', tag .. '!holds')
-  call('HSET', tag .. '!left', '=' .. name, s.name .. whole(now))
-  call('PEXPIRE', tag .. '!left', '' .. (left > open and left or open))
+  local left, open = call('PTTL', tag .. '!past'), call('PTTL', tag .. '!holds')
+  call('HSET', tag .. '!past', '=' .. name, s.name .. whole(now))
+  call('PEXPIRE', tag .. '!past', '' .. (left > open and left or open))
 end
 
 -- resume takes up the counter that was left, unless the key was reset since.
 local function resume(s)
   local tag, name = string.match(s.k, '^([^}]*})(.*)$')
-  local was = call('HGET', tag .. '!left', '=' .. name)
+  local was = call('HMGET', tag .. '!past', '=' .. name)[1]
   if was and tonumber(sub(was, 13)) >= tonumber(call('GET', tag .. '!reset') or 0) then
     s.name = sub(was, 1, 12)
     recount(s)

@@ -187,14 +187,14 @@ end
 -- or the limit was left for one of another kind after it.
 local function leftSince(g, at, counted)
   if not g.reset then
-    g.reset, g.left = tonumber(call('GET', g.tag .. '!reset') or 0), call('EXISTS', g.tag .. '!left') == 1
+    g.reset, g.left = tonumber(call('GET', g.tag .. '!reset') or 0), call('EXISTS', g.tag .. '!past') == 1
   end
   if at < g.reset then
     return true
   elseif not g.left then
     return false
   end
-  local marks = call('HMGET', g.tag .. '!left', counted, '*')
+  local marks = call('HMGET', g.tag .. '!past', '-' .. counted, '-*')
   return at < tonumber(marks[1] or 0) or at < tonumber(marks[2] or 0)
 end
 
