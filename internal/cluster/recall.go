@@ -104,6 +104,7 @@ func awaitsLent(t *turn, d *decider, q *route.Request, k *arith.Charge, answer *
 			recall(t, x)
 		}
 	}
+	table.Uncount(d.table, k, answer)
 	kept := *q
 	kept.Charge = q.Charge.Clone()
 	replica.AwaitLent(t.inputs(), p.r.Own(), &kept)

@@ -106,12 +106,21 @@ func TestWhatIsLentIsRecalled(t *testing.T) {
 // all the same, or for a client, which is not asked.
 func TestWhoDoesNotGiveBack(t *testing.T) {
 	x := lenderTo(t, uint64(third)-1)
+	refused := func(want uint64) {
+		t.Helper()
+		if _, denied := x.c.table.Top(1, nil); len(denied) != 1 || denied[0].Count != want {
+			t.Errorf("refused most: %v, want %d", denied, want)
+		}
+	}
 	if got := x.ask(3, 11); got != "denied" || x.recalls() != 0 {
 		t.Errorf("11 units of which 10 could be free: %s", got)
 	}
+	x.c.table.SetName(x.charge(1).Key(0), []byte("key"))
+	refused(1)
 	if got := x.ask(4, 8); got != "waits" {
 		t.Fatalf("8 units: %s", got)
 	}
+	refused(1) // who waits is not refused yet
 	x.h.pass(replica.RecallFor - replica.TickEvery)
 	if got := saidOf(x.reply(other, 4)); got != "waits" {
 		t.Errorf("too early: %s", got)
@@ -120,6 +129,7 @@ func TestWhoDoesNotGiveBack(t *testing.T) {
 	if got := saidOf(x.reply(other, 4)); got != "denied" {
 		t.Errorf("the holder is silent: %s", got)
 	}
+	refused(2)
 	if got := x.ask(5, 8); got != "denied" {
 		t.Errorf("a check after that: %s", got)
 	}

@@ -385,6 +385,21 @@ func (t *Table) count(c *arith.Charge, d *limiter.Decision) {
 	}
 }
 
+// Uncount takes the denial of a check out of the lists of top keys, since the check waits and will be decided again. It
+// is safe for concurrent use.
+func Uncount(t *Table, c *arith.Charge, d *limiter.Decision) {
+	for i := range d.Len() {
+		out := d.Limit(i)
+		key := c.Key(out.Key)
+		p := &t.parts[PartitionOf(key)]
+		p.mu.Lock()
+		if !out.Allowed && p.denied != nil {
+			p.denied.remove(key.Hash.Hi, identity(key, out.Limit))
+		}
+		p.mu.Unlock()
+	}
+}
+
 // leadsOn reports whether a limit denied whose denials are no answers.
 func leadsOn(d *limiter.Decision) bool {
 	for i := range d.Len() {

@@ -65,6 +65,20 @@ func (t *topKeys) add(hi, lo uint64, l *limiter.Limit, n uint64) (unnamed bool) 
 	return had == 0
 }
 
+// remove takes one of a key that is listed out again.
+func (t *topKeys) remove(hi, lo uint64) {
+	for i := range t.hi {
+		e := &t.rest[i]
+		if t.hi[i] != hi || t.count[i] == 0 || e.lo != lo {
+			continue
+		}
+		if t.count[i]--; t.count[i] == 0 {
+			*e = topEntry{name: e.name[:0]}
+		}
+		return
+	}
+}
+
 // keyOfTop returns the low half of the hash of the key of an entry.
 func keyOfTop(lo uint64, l *limiter.Limit) uint64 {
 	if l == nil {
