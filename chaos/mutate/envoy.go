@@ -41,6 +41,8 @@ func ofEnvoy() []mutation {
 			{"internal/envoy/quotaask.go", "		case <-ctx.Done():\n			return errLate\n		}\n		data = nil",
 				"		}\n		data = nil"},
 		}},
+		{name: "both services of Envoy are within one limit", pkg: service, test: "^TestQuotasOfThreeEnvoys$",
+			edits: []edit{{"internal/envoy/quotaask.go", "key: keyOf(s.domain, counted)}", "key: keyOf(\"q\", counted)}"}}},
 		{name: "a bucket of Envoy has the counter of its descriptor", pkg: service, test: "^TestQuotasShareCounters$",
 			edits: []edit{{"internal/envoy/quotaask.go", "key: keyOf(s.domain, counted)}", "key: keyOf(\"q\", counted)}"}}},
 	}

@@ -66,8 +66,8 @@ func (s *quotaStream) ask(ctx context.Context, asks []quota.Ask, over error, out
 		if grants[i].Size = a.Size; a.Size == 0 {
 			grants[i].Size = sizeOf(it.counter, a.Smaller)
 			if n := max(0, s.of.streams.Load()); few(it.counter, uint64(n)) {
-				s.of.warn(logSmall, "a limit does not admit 20 requests at once and one a second for each Envoy: some are "+
-					"assigned nothing", "domain", shortened(s.domain), "limit", it.limit.Path, "envoys", n)
+				s.of.warn(logSmall, "some Envoys are assigned nothing of a limit", "domain", shortened(s.domain), "limit",
+					it.limit.Path, "why", whyFew, "envoys", n)
 			}
 		}
 		r := request(&it)

@@ -1,6 +1,8 @@
 package envoy
 
 import (
+	"time"
+
 	"github.com/weirlimit/weir/internal/envoy/config"
 	"github.com/weirlimit/weir/internal/envoy/quota"
 	"github.com/weirlimit/weir/limiter"
@@ -16,27 +18,39 @@ func (q *Quotas) check(c *config.Config) {
 		return
 	}
 	n := 0
-	_ = c.Each(func(l *config.Limit) error {
-		why := q.unassignable(l)
-		if why == "" {
-			return nil
-		}
+	q.limits.unassignable(c, 1, func(limit, why string) {
 		if n++; n <= mostWarnings {
-			q.log.Warn("a limit cannot be assigned to Envoys: its buckets are denied", "limit", l.Path, "why", why)
+			q.log.Warn("a limit cannot be assigned to Envoys: its buckets are denied", "limit", limit, "why", why)
 		}
-		return nil
 	})
 	if n > mostWarnings {
 		q.log.Warn("limits cannot be assigned to Envoys", "limits", n)
 	}
 }
 
-// unassignable returns why slices of a limit cannot be assigned, "" if they can.
-func (q *Quotas) unassignable(l *config.Limit) string {
-	if l.Unlimited || l.Requests == 0 || l.Shadow {
+// Unassignable calls f with each limit of a configuration that [Quotas] cannot assign to so many Envoys, and why. The
+// algorithm is that of limits whose file names none.
+func Unassignable(c *config.Config, a limiter.Algorithm, envoys uint64, f func(limit, why string)) {
+	l := newLimits(a, false, time.Now)
+	l.unassignable(c, envoys, f)
+}
+
+// unassignable is Unassignable.
+func (l *limits) unassignable(c *config.Config, envoys uint64, f func(limit, why string)) {
+	_ = c.Each(func(of *config.Limit) error {
+		if why := l.why(of, envoys); why != "" {
+			f(of.Path, why)
+		}
+		return nil
+	})
+}
+
+// why returns why slices of a limit cannot be assigned to so many Envoys, "" if they can.
+func (l *limits) why(c *config.Limit, envoys uint64) string {
+	if c.Unlimited || c.Requests == 0 || c.Shadow {
 		return ""
 	}
-	counter, err := q.limits.of(l, false)
+	counter, err := l.of(c, false)
 	switch {
 	case err != nil:
 		return err.Error()
@@ -48,9 +62,14 @@ func (q *Quotas) unassignable(l *config.Limit) string {
 		return "it admits less than 20 requests at once"
 	case arith.SlicesRate(counter, uint64(sizeOf(counter, 0))) == 0:
 		return "beside what an Envoy may use at once it admits less than one request a second"
+	case envoys > 1 && few(counter, envoys):
+		return whyFew
 	}
 	return ""
 }
+
+// whyFew is why some of several Envoys may be assigned nothing.
+const whyFew = "it does not admit 20 requests at once and one a second for each Envoy"
 
 // few reports whether some of n Envoys may be assigned nothing of a limit: each needs a burst and a unit a second.
 func few(l *limiter.Limit, n uint64) bool {

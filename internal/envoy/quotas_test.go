@@ -6,12 +6,14 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	rlqs "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -20,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weirlimit/weir/internal/envoy"
+	"github.com/weirlimit/weir/internal/envoy/quota"
 	"github.com/weirlimit/weir/internal/envoy/quota/quotatest"
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
@@ -230,6 +233,56 @@ func TestQuotasOfTooLargeReports(t *testing.T) {
 	x.log.has(t, "a report of Envoy is too large, so its stream ends")
 }
 
+// What hostile clients report is bounded, and the log says what is not kept: names of 1 MiB, numbers of 2^64-1, 10^6
+// buckets. The node goes on.
+func TestQuotasOfHostileReports(t *testing.T) {
+	x := newQuotas(t, nil)
+	x.send("edge", "class=a name="+strings.Repeat("n", 1<<20)+" allowed=1")
+	if got := x.next(); !strings.HasSuffix(got, ": DENY_ALL for 2s") {
+		t.Errorf("of a bucket with a name of 1 MiB Envoy is told %q", got[len(got)-100:])
+	}
+	x.log.has(t, "Envoy reports more buckets or longer ids than are kept: they are denied")
+	const most = "18446744073709551615"
+	x.send("edge", "class=a name=b allowed="+most+" denied="+most+" elapsed=9223372036854775807")
+	x.wants("class=a,name=b: 25 tokens and 1000 each 1s for 2s")
+	if s := x.quotas.Stats(); s.Allowed > 1<<54 || s.Denied > 1<<54 || s.Buckets != 1 || s.Refused != 1 {
+		t.Errorf("the statistics are %+v", s)
+	}
+
+	x.open()
+	told := make(chan int)
+	go func() {
+		n := 0
+		for {
+			m, err := x.stream.Recv()
+			if n += len(m.GetBucketAction()); err != nil || n >= 1_000_000 {
+				told <- n
+				return
+			}
+		}
+	}()
+	const each = 50_000
+	for part := range 1_000_000 / each {
+		m := &rlqs.RateLimitQuotaUsageReports{Domain: "edge"}
+		for i := range each {
+			m.BucketQuotaUsages = append(m.BucketQuotaUsages, &rlqs.RateLimitQuotaUsageReports_BucketQuotaUsage{
+				BucketId: &rlqs.BucketId{Bucket: map[string]string{"free": strconv.Itoa(part*each + i)}}, NumRequestsDenied: 1})
+		}
+		if err := x.stream.Send(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := <-told; n != 1_000_000 {
+		t.Errorf("Envoy is told of %d buckets, of which 16384 are kept", n)
+	}
+	if s := x.quotas.Stats(); s.Buckets != 1+quota.MaxBuckets || s.Refused != 1_000_000-quota.MaxBuckets+1 {
+		t.Errorf("the statistics are %+v", s)
+	}
+	x.open()
+	x.send("edge", "class=a name=c denied=1")
+	x.wants("class=a,name=c: 25 tokens and 62 each 1s for 2s")
+}
+
 // What Envoy has allowed beyond what it was assigned, by its own configuration, is charged.
 func TestQuotasChargeWhatIsBeyond(t *testing.T) {
 	x := newQuotas(t, nil)
@@ -284,7 +337,8 @@ func TestQuotasRefuse(t *testing.T) {
 	}
 }
 
-// Three Envoys, over gRPC, admit what the limit has and no more; one of them has most of the requests.
+// Three Envoys, over gRPC, and one that asks the rate limit service for each request admit what the limit has and no
+// more; one of them has most of the requests.
 func TestQuotasOfThreeEnvoys(t *testing.T) {
 	x := newQuotas(t, nil)
 	begun := x.node.Now()
@@ -312,8 +366,18 @@ func TestQuotasOfThreeEnvoys(t *testing.T) {
 			}
 		}()
 	}
-	admitted, last := 0, 0
+	admitted, last, asked := 0, 0, 0
 	for step := range 1500 {
+		for range 10 {
+			d, err := x.answer(1, "class=a name=b")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.GetOverallCode() == rls.RateLimitResponse_OK {
+				admitted++
+				asked++
+			}
+		}
 		mu.Lock()
 		for i, e := range envoys {
 			var report *rlqs.RateLimitQuotaUsageReports
@@ -347,8 +411,8 @@ func TestQuotasOfThreeEnvoys(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if last < 2500 {
-		t.Errorf("in the last 5 s %d of 5000 are admitted", last)
+	if last < 2500 || asked < 1000 {
+		t.Errorf("in the last 5 s %d of 5000 are admitted by quotas, and %d in all by the rate limit service", last, asked)
 	}
 	for _, e := range envoys {
 		if len(e.Ignored) > 0 {
