@@ -305,8 +305,8 @@ func shortened(text string) string { return text[:min(len(text), 100)] }
 func (s *quotaStream) act(ctx context.Context, out *quota.Out, over error) error {
 	if out.Refused > 0 {
 		s.of.refused.Add(uint64(out.Refused))
-		s.of.warn(logRefused, "Envoy reports more buckets or longer ids than are kept: they are denied", "domain", shortened(s.domain),
-			"from", s.by.from, "kept", s.quota.Len())
+		s.of.warn(logRefused, "Envoy reports more buckets or longer ids than are kept: they are denied", "domain",
+			shortened(s.domain), "from", s.by.from, "kept", s.quota.Len())
 	}
 	if err := s.send(ctx, out.Actions, time.Now()); err != nil {
 		return err

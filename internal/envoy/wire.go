@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/weirlimit/weir/internal/envoy/quota"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -95,9 +96,6 @@ const (
 	fieldLimit      = 2
 	fieldOwnHits    = 3
 	fieldIsNegative = 4
-
-	fieldKey   = 1
-	fieldValue = 2
 )
 
 // count returns an error for a request with too many parts, or that is malformed.
@@ -143,17 +141,9 @@ func decodeDescriptor(data []byte, to *ratelimit.RateLimitDescriptor) error {
 	return each(data, func(f protowire.Number, value []byte, n uint64) error {
 		switch {
 		case f == fieldEntries && value != nil:
-			e := new(ratelimit.RateLimitDescriptor_Entry)
-			to.Entries = append(to.Entries, e)
-			return each(value, func(f protowire.Number, value []byte, _ uint64) error {
-				switch {
-				case f == fieldKey && value != nil:
-					e.Key = string(value)
-				case f == fieldValue && value != nil:
-					e.Value = string(value)
-				}
-				return nil
-			})
+			e, err := quota.ReadEntry(value, malformed)
+			to.Entries = append(to.Entries, &ratelimit.RateLimitDescriptor_Entry{Key: e.Key, Value: e.Value})
+			return err
 		case f == fieldLimit && value != nil:
 			if to.Limit == nil {
 				to.Limit = new(ratelimit.RateLimitDescriptor_RateLimitOverride)
@@ -187,38 +177,11 @@ func errEntries() error {
 	return invalid("the descriptors of the request have more than %d entries", maxEntries)
 }
 
-// each calls f with every field of a message: its bytes, or nil and the number that it is. Fields of
-// other kinds are left out.
 func each(data []byte, f func(field protowire.Number, value []byte, n uint64) error) error {
-	for len(data) > 0 {
-		field, kind, n := protowire.ConsumeTag(data)
-		if n < 0 {
-			return malformed(n)
-		}
-		data = data[n:]
-		if n = protowire.ConsumeFieldValue(field, kind, data); n < 0 {
-			return malformed(n)
-		}
-		var err error
-		switch kind {
-		case protowire.BytesType:
-			value, _ := protowire.ConsumeBytes(data)
-			err = f(field, value[:len(value):len(value)], 0)
-		case protowire.VarintType:
-			v, _ := protowire.ConsumeVarint(data)
-			err = f(field, nil, v)
-		}
-		if err != nil {
-			return err
-		}
-		data = data[n:]
-	}
-	return nil
+	return quota.Each(data, malformed, f)
 }
 
-func malformed(n int) error {
-	return invalid("the request is not valid: %v", protowire.ParseError(n))
-}
+func malformed(err error) error { return invalid("the request is not valid: %v", err) }
 
 // invalidError is an error that the caller must correct.
 type invalidError struct{ text string }

@@ -602,7 +602,8 @@ func TestLateAndRandomReports(t *testing.T) {
 				begin(x)
 			}
 			if r := c.run(t, seed, envoys, bySlices); r.over > 0 || r.used < 0.2 {
-				t.Errorf("seed %d, %d clients: %.1f are beyond the limit, of which %.1f%% is used", seed, envoys, r.over, 100*r.used)
+				t.Errorf("seed %d, %d clients: %.1f are beyond the limit, of which %.1f%% is used", seed, envoys, r.over,
+					100*r.used)
 			}
 		}
 	}

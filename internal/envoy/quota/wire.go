@@ -158,16 +158,7 @@ func entriesOf(data []byte) (entries []Entry, err error) {
 		if len(entries) == maxEntries {
 			return fmt.Errorf("the report has a bucket whose id has more than %d entries", maxEntries)
 		}
-		var e Entry
-		err := each(value, func(f protowire.Number, value []byte, _ uint64) error {
-			switch {
-			case f == fieldKey && value != nil:
-				e.Key = string(value)
-			case f == fieldValue && value != nil:
-				e.Value = string(value)
-			}
-			return nil
-		})
+		e, err := ReadEntry(value, malformed)
 		at, had := slices.BinarySearchFunc(entries, e, func(a, b Entry) int { return strings.Compare(a.Key, b.Key) })
 		if had {
 			entries[at] = e // as in a map: the last one counts
@@ -230,17 +221,24 @@ func appendDuration(dst []byte, f protowire.Number, d limiter.Tick) []byte {
 	return appendNumber(dst, f, uint64(d/limiter.Second))
 }
 
-// each calls f with every field of a message: its bytes, or nil and the number that it is. Fields of other kinds are
-// left out.
 func each(data []byte, f func(field protowire.Number, value []byte, n uint64) error) error {
+	return Each(data, malformed, f)
+}
+
+func malformed(error) error { return errMalformed }
+
+// Each calls f with every field of a message: its bytes, or nil and the number that it is. Fields of other kinds are
+// left out. What malformed makes of an error is returned for what is no message.
+func Each(data []byte, malformed func(error) error,
+	f func(field protowire.Number, value []byte, n uint64) error) error {
 	for len(data) > 0 {
 		field, kind, n := protowire.ConsumeTag(data)
 		if n < 0 {
-			return errMalformed
+			return malformed(protowire.ParseError(n))
 		}
 		data = data[n:]
 		if n = protowire.ConsumeFieldValue(field, kind, data); n < 0 {
-			return errMalformed
+			return malformed(protowire.ParseError(n))
 		}
 		var err error
 		switch kind {
@@ -257,4 +255,19 @@ func each(data []byte, f func(field protowire.Number, value []byte, n uint64) er
 		data = data[n:]
 	}
 	return nil
+}
+
+// ReadEntry reads an entry of the name of a bucket, or of a descriptor, which has the same fields. The strings may have
+// any bytes.
+func ReadEntry(data []byte, malformed func(error) error) (e Entry, err error) {
+	err = Each(data, malformed, func(f protowire.Number, value []byte, _ uint64) error {
+		switch {
+		case f == fieldKey && value != nil:
+			e.Key = string(value)
+		case f == fieldValue && value != nil:
+			e.Value = string(value)
+		}
+		return nil
+	})
+	return e, err
 }
