@@ -35,8 +35,9 @@ const (
 // World is the program's connection to the outside.
 type World struct {
 	// Name is what the program was called as: its path. As "ratelimit", without arguments, it
-	// serves by the environment of envoyproxy/ratelimit. As "weir-node", as packages install it
-	// because Node.js is "node", it calls itself that.
+	// serves by the environment of envoyproxy/ratelimit. So it does with such a path as its only
+	// argument, which is what "docker run IMAGE /bin/ratelimit" becomes. As "weir-node", as
+	// packages install it because Node.js is "node", it calls itself that.
 	Name     string
 	Out, Err io.Writer
 	// OutTerminal and ErrTerminal report whether Out and Err are terminals.
@@ -58,7 +59,11 @@ func Run(ctx context.Context, args []string, w World) int {
 	}
 	a := &app{w}
 	root := a.root()
-	if len(args) == 0 && filepath.Base(w.Name) == "ratelimit" {
+	name := w.Name
+	if len(args) == 1 {
+		name = args[0]
+	}
+	if len(args) <= 1 && filepath.Base(name) == "ratelimit" {
 		own, notes, err := ratelimitFlags(w.Environ)
 		if err != nil {
 			return a.report(usageError{err})

@@ -48,9 +48,22 @@ func TestCalledRatelimit(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 	r.signals <- syscall.SIGTERM
 	r.end(ExitOK)
-	if status := Run(t.Context(), nil, World{Name: "ratelimit", Out: &r.out, Err: &r.err,
-		Environ: []string{"CONFIG_TYPE=x"}}); status != ExitUsage {
-		t.Errorf("status %d", status)
+	// An image's entrypoint is /node, so a command of the original is its argument.
+	for _, c := range []struct {
+		name string
+		args []string
+		says string
+	}{
+		{"ratelimit", nil, "CONFIG_TYPE"},
+		{"/node", []string{"/bin/ratelimit"}, "CONFIG_TYPE"},
+		{"/bin/ratelimit", []string{"serve", "x"}, `takes no arguments, but "x" was given`},
+		{"/node", []string{"/bin/ratelimit", "x"}, `there is no command "/bin/ratelimit"`},
+	} {
+		var said strings.Builder
+		status := Run(t.Context(), c.args, World{Name: c.name, Out: &said, Err: &said, Environ: []string{"CONFIG_TYPE=x"}})
+		if status != ExitUsage || !strings.Contains(said.String(), c.says) {
+			t.Errorf("%s %q: status %d, want one that says %q\n%s", c.name, c.args, status, c.says, &said)
+		}
 	}
 }
 
