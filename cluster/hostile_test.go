@@ -169,8 +169,8 @@ func TestHostileMemberIsExpelled(t *testing.T) {
 		return func() bool {
 			return len(h.linked()) == 0 && !slices.ContainsFunc(nodes, func(n *weir.Node) bool {
 				s, _ := n.Cluster().Stats()
-				return sees(n, "mallory") != "expelled" || s.Members["active"] != len(nodes) || s.Counted != len(nodes) ||
-					s.Unsettled != 0
+				return sees(n, "mallory") != "expelled" || s.Members["expelled"] != 1 ||
+					s.Members["active"] != len(nodes) || s.Counted != len(nodes) || s.Unsettled != 0
 			})
 		}
 	}

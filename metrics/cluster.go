@@ -105,7 +105,7 @@ func (c *clusterCollector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		send(out, d, prometheus.GaugeValue, v, labels...)
 	}
-	for _, state := range []string{"joining", "active", "leaving", "dead", "unmet"} {
+	for _, state := range []string{"joining", "active", "leaving", "dead", "expelled", "unmet"} {
 		gauge(c.members, float64(s.Members[state]), state)
 	}
 	gauge(c.unreachable, float64(s.Unreachable))

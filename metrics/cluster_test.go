@@ -13,8 +13,8 @@ func TestClusterStats(t *testing.T) {
 	_, r := open(t, Options{Cluster: func() ClusterStats {
 		calls++
 		return ClusterStats{
-			Members: map[string]int{"active": 3, "dead": 1, "unmet": 4}, Unreachable: 2, Share: 0.25, Owned: 7, Heirs: 6,
-			Copies: 5, Sealed: 4, Unsettled: 3,
+			Members: map[string]int{"active": 3, "dead": 1, "expelled": 5, "unmet": 4}, Unreachable: 2, Share: 0.25,
+			Owned: 7, Heirs: 6, Copies: 5, Sealed: 4, Unsettled: 3,
 			Withheld: 2, Parked: 1, Waiting: 14, Queued: 15, Fallback: 16, LagSeconds: 0.5, Unacknowledged: 9,
 			Events: map[string]uint64{"takeover": 11, "handoff": 12}, RulesDiffer: calls == 1, ZoneDataDiffers: calls == 1,
 			Minority: calls == 1,
@@ -42,6 +42,7 @@ func TestClusterStats(t *testing.T) {
 	got := read()
 	for name, want := range map[string]float64{
 		"weir_members active": 3, "weir_members dead": 1, "weir_members joining": 0, "weir_members unmet": 4,
+		"weir_members expelled":    5,
 		"weir_members_unreachable": 2, "weir_zone_data_differs": 1, "weir_ring_share": 0.25,
 		"weir_partitions owned": 7, "weir_partitions heir": 6, "weir_partitions copy": 5, "weir_partitions sealed": 4,
 		"weir_partitions_unsettled": 3, "weir_replies_withheld": 2, "weir_checks_parked": 1,
