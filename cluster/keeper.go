@@ -15,6 +15,7 @@ import (
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/internal/peerlink"
+	"github.com/weirlimit/weir/internal/seldom"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -66,9 +67,11 @@ type keeper struct {
 	stop     chan struct{}
 	done     chan struct{} // closed when nothing is written any more
 
+	filled bool // something was read at the start
 	broken bool // a grant could not be written during a save
 	// told and keptTold are when failures were logged last.
 	told, keptTold time.Time
+	refused        seldom.Lines // of records that are too large
 	count          numbers
 }
 
@@ -327,9 +330,15 @@ func (k *keeper) large(key uint32, counters int) bool {
 	return k.store.Needed(key) > 2*whole
 }
 
+// append writes a record. One that is too large costs its own keys, and no others.
 func (k *keeper) append(f *peer.Frame, at limiter.Tick, keys []peer.RecordKey) (err error) {
 	if k.data, err = k.codec.Append(k.data[:0], f); err != nil {
-		return err
+		k.count.failures.Add(1)
+		if _, due := k.refused.Due("", time.Now()); due {
+			k.m.log.Error("counters cannot be written to the data directory, and are lost if all members end: a key has too many "+
+				"entries in its logs", "error", err)
+		}
+		return nil
 	}
 	k.count.progress.Add(1)
 	return k.store.Append(&peer.Record{At: int64(at), Keys: keys, Data: k.data})

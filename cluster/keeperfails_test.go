@@ -203,3 +203,42 @@ func TestKept(t *testing.T) {
 		t.Errorf("a ninth name: %v", err)
 	}
 }
+
+// A member whose directory had counters says so if partitions start empty all the same, and does not after a start that
+// finds all that it saved.
+func TestPartitionsThatStartEmptyAreTold(t *testing.T) {
+	m := new(disktest.Memory)
+	run := func(level string) (emptied uint64) {
+		c, log := oneMember(inMemory{m})
+		n := cluster.OpenImpatient(t, c, 5*time.Second)
+		ready(t, n)
+		check(t, n, weir.Request{Path: "/open", User: "ada"})
+		until(t, "it owns everything", func() bool { s, _ := n.Cluster().Stats(); return s.Unsettled == 0 })
+		if level != "" {
+			told := "level=" + level + ` msg="partitions start empty`
+			until(t, "it is told", func() bool { return strings.Contains(log.String(), told) })
+		}
+		s, _ := n.Cluster().Stats()
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+		return s.Events["emptied"]
+	}
+	if n := run("INFO"); n == 0 {
+		t.Error("nothing starts empty at the first start")
+	}
+	if n := run(""); n != 0 {
+		t.Errorf("%d partitions start empty, and the directory had all", n)
+	}
+	all, err := m.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range all {
+		b := m.Bytes(name)
+		clear(b[len(b)/2:])
+	}
+	if n := run("WARN"); n == 0 {
+		t.Error("nothing starts empty, and half of the directory is gone")
+	}
+}

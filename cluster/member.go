@@ -363,6 +363,8 @@ func (m *member) report() {
 		case core.EventRecovered:
 			m.log.Warn("partitions continue from copies that may be outdated, because no newer ones are left", "partitions",
 				news)
+		case core.EventEmptied:
+			m.keeper.emptied(m.log, news)
 		case core.EventFenced:
 			m.log.Warn("another member has taken over partitions of this node", "partitions", news)
 		case core.EventHandoff:

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"log/slog"
 	"time"
 
 	core "github.com/weirlimit/weir/internal/cluster"
@@ -43,6 +44,7 @@ func (k *keeper) restore(c *core.Core) {
 	if bad > 20 {
 		k.m.log.Error("more parts of the data directory cannot be read", "parts", bad-20)
 	}
+	k.filled = last > 0
 	k.watchClock(last)
 	k.disk.Restored()
 	k.m.log.Info("the data directory was read", "counters", k.m.Table.Stats().Keys, "damages", bad,
@@ -86,5 +88,18 @@ func (k *keeper) watchClock(last limiter.Tick) {
 	case -behind > limiter.Hour:
 		k.m.log.Warn("the data directory was written long ago: if this node was not down for so long, its clock went forward",
 			"ago", (-behind).Duration().Round(time.Second), "last", last.Time())
+	}
+}
+
+// emptied tells of partitions that start empty, which is to be expected where no directory had anything.
+func (k *keeper) emptied(log *slog.Logger, partitions uint64) {
+	const text = "partitions start empty: no member that is here has counters of them"
+	switch {
+	case k == nil:
+		log.Debug(text, "partitions", partitions)
+	case k.filled:
+		log.Warn(text, "partitions", partitions)
+	default:
+		log.Info(text, "partitions", partitions)
 	}
 }

@@ -46,8 +46,35 @@ func ofDisks() []mutation {
 			{"internal/disk/read.go", "if k.Replaces || r.last[k.Key] == r.before[i] {", "if i >= 0 {"},
 		}},
 		{name: "a torn end is no damage", pkg: disk, test: "^TestATornEndIsNoDamage$", edits: []edit{
-			{"internal/disk/read.go", "if n == 0 && last && errors.Is(err, errDamaged) {", "if false {"},
+			{"internal/disk/read.go", "if n == 0 && last && in.failed == 0 {", "if false {"},
 		}},
+		{name: "a sector that cannot be read is no torn end", pkg: disk,
+			test: "^TestASectorThatCannotBeReadCostsItsRecords$", edits: []edit{
+				{"internal/disk/read.go", "if n == 0 && last && in.failed == 0 {", "if n == 0 && last {"},
+			}},
+		{name: "a sector that cannot be read costs its records", pkg: disk,
+			test: "^TestASectorThatCannotBeReadCostsItsRecords$", edits: []edit{
+				{"internal/disk/read.go", "			at += sector - 1\n			continue\n", "			return 0, 0\n"},
+			}},
+		{name: "a segment that is gone is removed", pkg: disk, test: "^TestAfterAnError$", edits: []edit{
+			{"internal/disk/store.go", " && !errors.Is(err, fs.ErrNotExist)", ""},
+		}},
+		{name: "a file that was not removed is replaced", pkg: disk, test: "^TestAfterAnError$", edits: []edit{
+			{"internal/disk/store.go", "if errors.Is(err, fs.ErrExist) {", "if false {"},
+		}},
+		{name: "records end by their size", pkg: "./internal/cluster", test: "^TestRecordsEndByTheirSize$", edits: []edit{
+			{"internal/cluster/save.go", "s.frame.Keys(p.id, most, s.at, recordBytes)",
+				"s.frame.Keys(p.id, most, s.at, 1<<30)"},
+		}},
+		{name: "ids are saved with a partition", pkg: "./internal/cluster", test: "^TestRecordsEndByTheirSize$",
+			edits: []edit{
+				{"internal/cluster/save.go", "table.Keys(s.c.table, int(p.id), true)",
+					"table.Keys(s.c.table, int(p.id), false)"},
+			}},
+		{name: "partitions that start empty are told", pkg: "./cluster", test: "^TestPartitionsThatStartEmptyAreTold$",
+			edits: []edit{
+				{"cluster/restore.go", "	k.filled = last > 0\n", ""},
+			}},
 		{name: "names last", pkg: disk, test: "^TestNamesLast$", edits: []edit{
 			{"internal/disk/store.go", "	if removed {\n		return s.files.SyncNames()\n	}", "	_ = removed"},
 		}},

@@ -44,7 +44,8 @@ func NewDisk(c *Core) *Disk { return &Disk{c: c} }
 // have, so that what was written before the start or an error may be deleted.
 //
 // Changes are saved with the counters as they are when the frame is filled, which is not before they were made. Each
-// partition's lock is held for 128 keys at a time.
+// partition's lock is held while the hashes of its keys are listed, and then for 128 keys at a time, or fewer whose
+// counters take 16 KiB.
 func (d *Disk) Save(keys []uint32, large func(key uint32, counters int) bool, put func(*peer.Frame, limiter.Tick,
 	[]peer.RecordKey) error) (complete bool, err error) {
 	c := d.c
@@ -157,16 +158,12 @@ func (s *saver) partition(p *partition, whole bool) error {
 func (s *saver) state(p *partition, whole bool) (done bool, err error) {
 	var saved replica.Saved
 	some := false
-	s.step(p, func(t *turn, r *replica.Replica, st *replica.Step) {
+	s.step(p, func(_ *turn, r *replica.Replica, st *replica.Step) {
 		if whole {
 			r.OnDisk().SaveState()
 		}
 		if saved, some = r.OnDisk().Save(st); some && saved.Batch.Kind == peer.Snapshot && !saved.Nothing {
-			s.c.table.Export(int(p.id), t.At, func(e table.Entry) {
-				if n := len(saved.Keys); n == 0 || saved.Keys[n-1] != e.Hi {
-					saved.Keys = append(saved.Keys, e.Hi)
-				}
-			})
+			saved.Keys = table.Keys(s.c.table, int(p.id), true)
 		}
 	})
 	switch {
@@ -179,24 +176,26 @@ func (s *saver) state(p *partition, whole bool) (done bool, err error) {
 	}
 	b := saved.Batch
 	for i := 0; ; i++ {
-		n := min(len(saved.Keys), savedAtOnce)
-		part := b
-		part.First, part.Last = i == 0, n == len(saved.Keys)
-		switch {
-		case b.Kind == peer.Snapshot:
-			part.Base = uint64(i)
-		case !part.Last: // the state is that of the batch when all of its parts are there
-			part.Epoch, part.Seq = b.BaseEpoch, b.Base
-		}
-		same := false
+		n, part, same, had := 0, b, false, len(s.frame.Frame.Entries)
 		s.step(p, func(_ *turn, r *replica.Replica, _ *replica.Step) {
-			if same = r.OnDisk().Saving(&b); same {
-				s.frame.Batch(&part, saved.Keys[:n], s.at)
-			} else {
+			if !r.OnDisk().Saving(&b) {
 				r.OnDisk().Unfinished()
+				return
 			}
+			most := saved.Keys[:min(len(saved.Keys), savedAtOnce)]
+			n = s.frame.Keys(p.id, most, s.at, recordBytes)
+			part.First, part.Last = i == 0, n == len(saved.Keys)
+			switch {
+			case b.Kind == peer.Snapshot:
+				part.Base = uint64(i)
+			case !part.Last: // the state is that of the batch when all of its parts are there
+				part.Epoch, part.Seq = b.BaseEpoch, b.Base
+			}
+			s.frame.Batch(part, n)
+			same = true
 		})
-		if !same {
+		if !same { // also after a panic
+			s.frame.Cut(had)
 			return false, nil
 		}
 		s.key(uint32(p.id), part.Kind == peer.Snapshot && part.First, 40+60*n)

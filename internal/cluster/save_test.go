@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
@@ -120,7 +121,7 @@ func TestAStateThatIsReplacedWhileItIsSaved(t *testing.T) {
 					keys := mesh.Collector{Counters: c.table}
 					var all []uint64
 					c.table.Export(int(p.id), at, func(e table.Entry) { all = append(all, e.Hi) })
-					keys.Batch(&batch, all, at)
+					keys.Batch(batch, keys.Keys(p.id, all, at, 1<<20))
 					full.Batches, full.Entries, full.Limits = keys.Frame.Batches, keys.Frame.Entries, keys.Frame.Limits
 				}
 				c.Deliver(full)
@@ -169,5 +170,48 @@ func TestARefusedBatchCostsNoOther(t *testing.T) {
 	}
 	if got := look(p); got.Role != peer.Copy || got.Epoch != e || got.Owner != e {
 		t.Errorf("it has %+v", got)
+	}
+}
+
+// However long the logs of keys are, and however many ids they remember, a record becomes little larger than it is
+// to be, unless one key takes more; and all of it is there.
+func TestRecordsEndByTheirSize(t *testing.T) {
+	c, p, h, charge := saving(t)
+	log, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.SlidingLog, Limit: 5000, Window: 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	charge.Key(0).Rule.Limits = []*limiter.Limit{log}
+	const keys, charges = 20, 1500
+	for i := range uint64(keys) {
+		for n := range charges {
+			var one arith.Charge
+			k := *charge.Key(0)
+			k.Hash.Hi, k.Cost = 1+i, 1
+			one.Add(k)
+			if n == 0 {
+				one.ID = &arith.Idempotency{ID: 1000 + i, Life: time.Hour}
+			}
+			var d limiter.Decision
+			if err := c.table.Decide(h.now+limiter.Tick(n), &one, &d); err != nil || !d.Allowed {
+				t.Fatal(err, d)
+			}
+		}
+	}
+	put(c, p, replica.Fixture{Role: peer.Copy, Epoch: peer.Epoch{Counter: 1, Instance: third},
+		Owner: peer.Epoch{Counter: 1, Instance: third}})
+	disk := &onDisk{codec: peerlink.NewCodec()}
+	if _, err := NewDisk(c).Save(nil, notLarge, disk.put); err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range disk.frames {
+		if len(b) > 2*recordBytes {
+			t.Errorf("record %d has %d bytes", i, len(b))
+		}
+	}
+	saved, _ := disk.restored(t)
+	if want, got := table.Keys(c.table, int(p.id), true), table.Keys(saved.table, int(p.id), true); !slices.Equal(got,
+		want) || len(got) < keys+5 {
+		t.Errorf("the disk has %d keys and ids, want %d", len(got), len(want))
 	}
 }

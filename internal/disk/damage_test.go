@@ -59,6 +59,36 @@ func TestADamageCostsOneRecord(t *testing.T) {
 	}
 }
 
+// What the file system does not give costs the records that have it, and no others, and is not taken for the end of
+// what was being written.
+func TestASectorThatCannotBeReadCostsItsRecords(t *testing.T) {
+	m := new(disktest.Memory)
+	s := open(t, m)
+	const keys, size = 300, 10_000
+	for k := range uint32(keys) {
+		if err := write(s, k, 0, 1, true, size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(s.Sync(true), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	last := segments(t, m)
+	end := int64(len(m.Bytes(last[len(last)-1])))
+	for _, bad := range [][2]int64{{0, 512}, {50_000, 50_512}, {51_200, 55_296}, {400_000, 404_096}, {end - 20, end}} {
+		d := m.Copy()
+		d.Bad = bad
+		have, damages := reopen(t, d)
+		segments := len(segments(t, d))
+		if len(notTorn(damages)) != segments || len(damages) != segments {
+			t.Errorf("bytes %v of %d segments cannot be read: %v", bad, segments, damages)
+		}
+		if len(have) >= keys || len(have) < keys-3*segments {
+			t.Errorf("bytes %v of %d segments cannot be read: %d of %d keys are there", bad, segments, len(have), keys)
+		}
+	}
+}
+
 // A record that is refused costs the keys that could not be taken.
 func TestARefusedRecordCostsItsKeys(t *testing.T) {
 	m := new(disktest.Memory)

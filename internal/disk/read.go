@@ -111,10 +111,8 @@ func (r *reading) segment(g *segment, end int64, last bool) {
 			n, err = in.record(at, &record, &r.before)
 		}
 		if err != nil {
-			if errors.Is(err, errDamaged) {
-				at, n = in.next(from, &record, &r.before)
-			}
-			if n == 0 && last && errors.Is(err, errDamaged) {
+			at, n = in.next(from, &record, &r.before)
+			if n == 0 && last && in.failed == 0 {
 				err = fmt.Errorf("%w: %w", peer.ErrTorn, err)
 				g.size, g.end = from, from
 			}
@@ -175,7 +173,14 @@ type input struct {
 	window []byte
 	memory []byte
 	wasted int64 // bytes whose checksum was computed in vain
+	failed int   // sectors that the file system did not give
 }
+
+// Where the file system does not give a page, a sector is skipped, so many times at most.
+const (
+	page, sector = 4 << 10, 1 << 9
+	mostFailed   = 1 << 10
+)
 
 // bytes returns n bytes at an offset, which the segment has. They are valid until the next call.
 func (in *input) bytes(at, n int64) ([]byte, error) {
@@ -188,18 +193,20 @@ func (in *input) bytes(at, n int64) ([]byte, error) {
 	}
 	in.start, in.window = at, nil
 	got, err := in.from.ReadAt(in.memory[:size], at)
+	if int64(got) < n && err != nil && !errors.Is(err, io.EOF) { // of what is wanted, or of what follows
+		got, err = in.from.ReadAt(in.memory[:n], at)
+	}
 	if int64(got) < n {
 		if err == nil || errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	in.window = in.memory[:got]
 	return in.window[:n], nil
 }
 
-// record reads the record at an offset, and returns its size. An error wraps errDamaged, unless it is one of the file
-// system.
+// record reads the record at an offset, and returns its size. An error wraps errDamaged.
 func (in *input) record(at int64, r *peer.Record, before *[]place) (size int64, err error) {
 	if in.size-at < int64(frameHead) {
 		return 0, errCut
@@ -238,7 +245,15 @@ func (in *input) next(after int64, r *peer.Record, before *[]place) (at, size in
 		n := min(1<<16, in.size-at)
 		b, err := in.bytes(at, n)
 		if err != nil {
-			return 0, 0
+			n = min(page, in.size-at)
+			b, err = in.bytes(at, n)
+		}
+		if err != nil {
+			if in.failed++; in.failed > mostFailed {
+				return 0, 0
+			}
+			at += sector - 1
+			continue
 		}
 		i := bytes.Index(b, []byte(mark))
 		if i < 0 {

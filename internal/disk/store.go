@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"slices"
 	"strings"
@@ -138,8 +139,11 @@ func (s *Store) find() error {
 		}
 		g := &segment{number: number, end: unknown, before: unknown}
 		if err := s.judge(name, g); err != nil {
-			return fmt.Errorf("%s: %w: give the directory of this member, or start with --discard-data, which sets aside "+
-				"what is there", name, err)
+			what := "give the directory of this member"
+			if !errors.Is(err, ErrForeign) {
+				what = "mend what keeps it from being read"
+			}
+			return fmt.Errorf("%s: %w: %s, or start with --discard-data, which sets aside what is there", name, err, what)
 		}
 		s.segments = append(s.segments, g)
 	}
@@ -159,10 +163,7 @@ func (s *Store) judge(name string, g *segment) error {
 	}
 	defer f.Close() //nolint:errcheck // it was only read
 	b := make([]byte, preamble+3*256+4)
-	n, err := f.ReadAt(b, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
+	n, _ := f.ReadAt(b, 0) // what cannot be read is a damaged header
 	h, err := readHeader(b[:n], g.number, &s.config.Identity)
 	switch {
 	case errors.Is(err, ErrForeign):
@@ -309,6 +310,11 @@ func (s *Store) begin() error {
 		end = s.segments[n-1].end
 	}
 	f, err := s.files.Create(segmentName(s.next))
+	if errors.Is(err, fs.ErrExist) { // an error kept it from being removed
+		if err = s.remove(s.next); err == nil {
+			f, err = s.files.Create(segmentName(s.next))
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -322,6 +328,14 @@ func (s *Store) begin() error {
 	s.file, s.next = f, s.next+1
 	s.buffer = append(s.buffer[:0], header(g.number, end, &s.config.Identity)...)
 	g.size = int64(len(s.buffer))
+	return nil
+}
+
+// remove deletes a segment, if it is there.
+func (s *Store) remove(number uint64) error {
+	if err := s.files.Remove(segmentName(number)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	return nil
 }
 
@@ -366,7 +380,7 @@ func (s *Store) Sync(complete bool) error {
 		if g.needed > 0 && g.number >= s.first {
 			break
 		}
-		if err := s.files.Remove(segmentName(g.number)); err != nil {
+		if err := s.remove(g.number); err != nil {
 			return fmt.Errorf("%s: %w", segmentName(g.number), err)
 		}
 		removed = true
@@ -395,7 +409,7 @@ func (s *Store) fail(err error) error {
 		g := s.last()
 		_ = s.file.Truncate(g.end) // what is left there is beyond the end that the next segment names
 		_ = s.file.Close()         // nothing more is written to it
-		if g.size = g.end; g.end == 0 && errors.Join(s.files.Remove(segmentName(g.number)), s.files.SyncNames()) == nil {
+		if g.size = g.end; g.end == 0 && errors.Join(s.remove(g.number), s.files.SyncNames()) == nil {
 			s.segments, s.next = s.segments[:len(s.segments)-1], g.number
 		}
 		s.file = nil

@@ -292,7 +292,8 @@ func TestDamages(t *testing.T) {
 // After an error nothing of the segment that was being written is built on. What was synced before stays until
 // everything was written anew.
 func TestAfterAnError(t *testing.T) {
-	for _, operation := range []string{"write", "sync", "create"} {
+	for _, operations := range []string{"write", "sync", "create", "names", "sync names", "sync remove", "names remove",
+		"write names remove truncate", "sync late-names"} {
 		m := new(disktest.Memory)
 		s := open(t, m)
 		for k := range uint32(10) {
@@ -303,25 +304,30 @@ func TestAfterAnError(t *testing.T) {
 		if err := s.Sync(true); err != nil {
 			t.Fatal(err)
 		}
-		broken := errors.New("broken")
+		broken, late := errors.New("broken"), false
 		m.SetFail(func(o string) error {
-			if o == operation {
+			if late = o != "create" && (late || o == "sync"); late && o == "names" {
+				o = "late-names"
+			}
+			if slices.Contains(strings.Fields(operations), o) {
 				return broken
 			}
 			return nil
 		})
-		var err error
-		for i := range uint32(40) { // more than one segment
-			if err = errors.Join(err, write(s, i%10, 1, 2, i == 0, 100_000)); err != nil {
-				break
+		for range 3 {
+			var err error
+			for i := range uint32(40) { // more than one segment
+				if err = errors.Join(err, write(s, i%10, 1, 2, i == 0, 100_000)); err != nil {
+					break
+				}
 			}
-		}
-		if err = errors.Join(err, s.Sync(false)); !errors.Is(err, broken) {
-			t.Fatalf("%s: %v", operation, err)
+			if err = errors.Join(err, s.Sync(false)); !errors.Is(err, broken) {
+				t.Fatalf("%s: %v", operations, err)
+			}
 		}
 		d := m.Copy()
 		if have, damages := reopen(t, d); len(have) != 10 || have[3] < 1 {
-			t.Errorf("%s: after the error %v, %v", operation, have, damages)
+			t.Errorf("%s: after the error %v, %v", operations, have, damages)
 		}
 		m.SetFail(nil)
 		for k := range uint32(10) {
@@ -335,7 +341,7 @@ func TestAfterAnError(t *testing.T) {
 		m.Crash(0)
 		have, damages := reopen(t, m)
 		if len(damages) > 0 || len(have) != 10 || have[0] != 3 || len(segments(t, m)) != 1 {
-			t.Errorf("%s: it does not recover: %v, %v, %v", operation, have, damages, segments(t, m))
+			t.Errorf("%s: it does not recover: %v, %v, %v", operations, have, damages, segments(t, m))
 		}
 	}
 }

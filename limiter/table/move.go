@@ -105,8 +105,8 @@ func (t *Table) Export(part int, now limiter.Tick, visit func(Entry)) {
 }
 
 // Keys returns the high halves of the hashes of a partition's counters, each once, in ascending order: also of those
-// that have ended, and not of remembered ids. A key's are exported by [Table.ExportKey].
-func Keys(t *Table, part int) (all []uint64) {
+// that have ended, and of remembered ids if they are wanted. A key's are exported by [Table.ExportKey].
+func Keys(t *Table, part int, ids bool) (all []uint64) {
 	p, err := t.partition(part)
 	if err != nil {
 		return nil
@@ -115,6 +115,11 @@ func Keys(t *Table, part int) (all []uint64) {
 	for i := range p.slots.size {
 		if s := p.slots.at(i); s.limit != 0 {
 			all = append(all, t.order.hash(s.place))
+		}
+	}
+	if g := t.ring(p); ids {
+		for _, pos := range g.byPlace() {
+			all = append(all, t.order.hash(g.ring[pos].place))
 		}
 	}
 	p.mu.Unlock()

@@ -7,8 +7,7 @@ import (
 )
 
 // Collector fills frames with counters for who has no link: a disk. The zero value with Counters is ready for use. It
-// is
-// not safe for concurrent use.
+// is not safe for concurrent use.
 type Collector struct {
 	Counters Counters
 
@@ -17,26 +16,39 @@ type Collector struct {
 	draft draft
 }
 
-// Batch adds a batch with the counters that the given keys have now. at is the time of the counters.
-func (c *Collector) Batch(b *peer.Batch, keys []uint64, at limiter.Tick) {
+// Keys adds the counters that keys of a partition have now, until the frame has about most bytes, and returns how
+// many of the keys it has added: one at least. [Collector.Batch] makes a batch of them. at is the time of the counters.
+func (c *Collector) Keys(partition uint16, keys []uint64, at limiter.Tick, most int) (n int) {
 	d := &c.draft
 	if d.visit == nil {
 		d.visit = d.addEntry
 	}
 	d.ids, d.size = true, d.size+100
-	for i, hi := range keys {
-		if next := i + table.Ahead; next < len(keys) {
-			c.Counters.PrefetchKey(int(b.Partition), keys[next])
+	for n < len(keys) && (n == 0 || c.Size() < most) {
+		if next := n + table.Ahead; next < len(keys) {
+			c.Counters.PrefetchKey(int(partition), keys[next])
 		}
 		d.frame, d.empty = &c.Frame, true
-		c.Counters.ExportKey(int(b.Partition), hi, at, d.visit)
+		c.Counters.ExportKey(int(partition), keys[n], at, d.visit)
 		if d.empty {
-			c.Frame.Entries = append(c.Frame.Entries, peer.Entry{Hi: hi, First: true, Gone: true})
+			c.Frame.Entries = append(c.Frame.Entries, peer.Entry{Hi: keys[n], First: true, Gone: true})
 		}
+		n++
 	}
 	d.frame = nil
-	b.Keys = uint32(len(keys))
-	c.Frame.Batches = append(c.Frame.Batches, *b)
+	return n
+}
+
+// Batch adds a batch of the last n keys.
+func (c *Collector) Batch(b peer.Batch, n int) {
+	b.Keys = uint32(n)
+	c.Frame.Batches = append(c.Frame.Batches, b)
+}
+
+// Cut takes back all entries but the first n: those of a batch that did not come to its end.
+func (c *Collector) Cut(n int) {
+	clear(c.Frame.Entries[n:]) // their words
+	c.Frame.Entries = c.Frame.Entries[:n]
 }
 
 // Size returns about how many bytes the frame takes.

@@ -25,6 +25,8 @@ type Memory struct {
 	Fail func(operation string) error
 	// Most, unless 0, is how many bytes fit.
 	Most int
+	// Bad are bytes of each file, from the first on and before the second, that cannot be read.
+	Bad [2]int64
 }
 
 // content is what a file has, and the length of what was synced.
@@ -32,6 +34,9 @@ type content struct {
 	bytes  []byte
 	synced int
 }
+
+// ErrBad is returned where bytes cannot be read.
+var ErrBad = errors.New("input/output error")
 
 // ErrFull is returned when no more bytes fit.
 var ErrFull = errors.New("no space left on device")
@@ -72,7 +77,7 @@ func (m *Memory) Crash(kept float64) {
 func (m *Memory) Copy() *Memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := &Memory{files: make(map[string]*content), names: make(map[string]*content)}
+	n := &Memory{files: make(map[string]*content), names: make(map[string]*content), Bad: m.Bad}
 	copies := make(map[*content]*content)
 	for from, to := range map[*map[string]*content]map[string]*content{&m.files: n.files, &m.names: n.names} {
 		for name, c := range *from {
@@ -159,6 +164,9 @@ func (m *Memory) Remove(name string) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.files[name] == nil {
+		return fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+	}
 	delete(m.files, name)
 	return nil
 }
@@ -233,6 +241,9 @@ func (f *file) ReadAt(b []byte, at int64) (int, error) {
 	defer f.m.mu.Unlock()
 	if at >= int64(len(f.c.bytes)) {
 		return 0, io.EOF
+	}
+	if bad := f.m.Bad; at < bad[1] && at+int64(len(b)) > bad[0] {
+		return 0, ErrBad
 	}
 	n := copy(b, f.c.bytes[at:])
 	if n < len(b) {
