@@ -335,8 +335,8 @@ func (k *keeper) append(f *peer.Frame, at limiter.Tick, keys []peer.RecordKey) (
 	if k.data, err = k.codec.Append(k.data[:0], f); err != nil {
 		k.count.failures.Add(1)
 		if _, due := k.refused.Due("", time.Now()); due {
-			k.m.log.Error("counters cannot be written to the data directory, and are lost if all members end: a key has too many "+
-				"entries in its logs", "error", err)
+			k.m.log.Error("counters cannot be written to the data directory, and are lost if all members end: a key has too "+
+				"many entries in its logs", "error", err)
 		}
 		return nil
 	}
