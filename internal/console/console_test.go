@@ -12,7 +12,9 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,9 +53,23 @@ type desk struct {
 	options transport.AdminOptions
 }
 
-type audit struct{ events []transport.AuditEvent }
+type audit struct {
+	mu     sync.Mutex
+	events []transport.AuditEvent
+}
 
-func (a *audit) Audited(e transport.AuditEvent) { a.events = append(a.events, e) }
+func (a *audit) Audited(e transport.AuditEvent) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.events = append(a.events, e)
+}
+
+// all returns what was told.
+func (a *audit) all() []transport.AuditEvent {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.events)
+}
 
 // open opens one. access is nil for none.
 func open(t *testing.T, access transport.Access, secure bool) *desk {
@@ -457,9 +473,9 @@ func TestOverridesAreSpread(t *testing.T) {
 	if e, err := d.node.Explain(t.Context(), ask); err != nil || !e.Answer.Overridden {
 		t.Errorf("the explanation does not say so: %v", err)
 	}
-	if n := len(d.audit.events); n != 1 || d.audit.events[0].Action != "override" ||
-		!strings.Contains(d.audit.events[0].Subject, "ada") || !strings.Contains(d.audit.events[0].Why, "too many") {
-		t.Errorf("the audit has %+v", d.audit.events)
+	if told := d.audit.all(); len(told) != 1 || told[0].Action != "override" ||
+		!strings.Contains(told[0].Subject, "ada") || !strings.Contains(told[0].Why, "too many") {
+		t.Errorf("the audit has %+v", told)
 	}
 	other := open(t, nil, false)
 	other.Told("n1", d.told[0])

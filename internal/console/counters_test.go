@@ -95,7 +95,7 @@ func TestExportAndImport(t *testing.T) {
 			t.Errorf("%d are left, want %d", got, of.left)
 		}
 	}
-	text := fmt.Sprintf("%+v", d.audit.events)
+	text := fmt.Sprintf("%+v", d.audit.all())
 	for _, want := range []string{"export", "counters of one request", "all counters", "counters of rule login",
 		"dry run: of 302 lines 1 added, 300 merged", "301 replaced"} {
 		if !strings.Contains(text, want) {

@@ -66,20 +66,37 @@ func (l *whyLimit) Copy() string {
 // ofHolds reports whether a field of a state is about what is reserved or lent.
 func ofHolds(field string) bool { return field == "held" || field == "hold" || field == "lent" }
 
-// Held is what is reserved or lent of the limits, each with the name of its limit.
+// Held is what is reserved or lent of the limits.
 func (w *whyLook) Held() (out []heldRow) {
 	for i := range w.Limits {
 		for _, f := range w.Limits[i].State {
-			what := map[string]string{"held": "in all", "hold": "one", "lent": "lent"}[f.Name]
-			if what != "" {
-				out = append(out, heldRow{w.Limits[i].Name, what, f.Value})
+			if ofHolds(f.Name) {
+				out = append(out, heldOf(w.Limits[i].Name, f))
 			}
 		}
 	}
 	return out
 }
 
-type heldRow struct{ Limit, What, Text string }
+// heldRow is one charge that is reserved or lent, all of a limit together, or who has borrowed them.
+type heldRow struct {
+	Limit, Units string
+	Until        time.Time
+	Then         string
+}
+
+// heldOf reads a field, such as 3 until 2026-11-29T12:55:35.119395Z, then given back.
+func heldOf(limit string, f limiter.Field) heldRow {
+	units, rest, _ := strings.Cut(f.Value, " until ")
+	at, then, ok := strings.Cut(rest, ", ")
+	if until, err := time.Parse("2006-01-02T15:04:05.999999Z", at); f.Name == "hold" && ok && err == nil {
+		return heldRow{limit, units, until, then}
+	}
+	if units, rest, ok = strings.Cut(f.Value, ", "); f.Name == "held" && ok {
+		return heldRow{Limit: limit, Units: units, Then: rest + " together"}
+	}
+	return heldRow{Limit: limit, Then: "lent: " + f.Value}
+}
 
 // Used is how much is used, as a part of 100.
 func (l *whyLimit) Used() int {

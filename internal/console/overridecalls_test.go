@@ -3,9 +3,11 @@ package console_test
 import (
 	"context"
 	"crypto/tls"
+	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -95,7 +97,7 @@ func TestOverridesOverGRPC(t *testing.T) {
 			t.Errorf("removed again: %v", err)
 		}
 		var told []string
-		for _, e := range d.audit.events {
+		for _, e := range d.audit.all() {
 			told = append(told, e.Action+" "+e.Caller+" "+e.Why)
 		}
 		if text := strings.Join(told, "\n"); !strings.Contains(text, "override operator deny for 2h0m0s: a test, 100 %\n") ||
@@ -145,7 +147,7 @@ func TestCallsNeedPermissions(t *testing.T) {
 		t.Error("there is an override")
 	}
 	refused := 0
-	for _, e := range d.audit.events {
+	for _, e := range d.audit.all() {
 		if e.Outcome == transport.AuditRefused {
 			refused++
 		}
@@ -175,4 +177,58 @@ func TestCallsNeedPermissions(t *testing.T) {
 			t.Errorf("%s: %d", path, res.StatusCode)
 		}
 	}
+}
+
+// TestCallsKeepNobodyOut: connections of HTTP/2 whose calls do not end give way to others.
+func TestCallsKeepNobodyOut(t *testing.T) {
+	d := open(t, staff(), false)
+	_, at := d.called(t, false)
+	site := "http://" + at
+	const path = weirv1.Administration_SetOverride_FullMethodName
+	call := func(via *http.Transport, body io.Reader) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, site+path, body)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		r.Header.Set("Content-Type", "application/grpc")
+		if res, err := via.RoundTrip(r); err == nil {
+			_, _ = io.Copy(io.Discard, res.Body)
+			_ = res.Body.Close()
+		}
+	}
+	var slow sync.WaitGroup
+	t.Cleanup(slow.Wait)
+	for range 12 { // more than one address may have
+		via := &http.Transport{Protocols: new(http.Protocols)}
+		via.Protocols.SetUnencryptedHTTP2(true)
+		from, to := io.Pipe()
+		slow.Go(func() { call(via, from) })
+		t.Cleanup(func() { _ = to.Close(); via.CloseIdleConnections() })
+		_, _ = to.Write([]byte{0})
+		for range 3 {
+			call(via, strings.NewReader(""))
+		}
+	}
+	if got := d.at(t, site+"/v1/overrides", "operator"); got != http.StatusOK {
+		t.Errorf("an operator gets %d", got)
+	}
+}
+
+// at asks another address for something, on a connection of its own.
+func (d *desk) at(t *testing.T, address, who string) int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+who)
+	via := new(http.Transport)
+	defer via.CloseIdleConnections()
+	res, err := via.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	return res.StatusCode
 }

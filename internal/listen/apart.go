@@ -131,11 +131,12 @@ func ApartState(c net.Conn, state http.ConnState) {
 }
 
 // Serving returns a handler that keeps the connections of its requests open while it
-// answers, except while it waits for the body of a request.
+// answers, except while it waits for the body of a request. Connections of HTTP/2 have several at a time, of which
+// one that does not end would keep the place of all: they give way at any time.
 func Serving(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := r.Context().Value(apartKey{}).(*apartConn)
-		if !ok {
+		if !ok || r.ProtoMajor > 1 {
 			h.ServeHTTP(w, r)
 			return
 		}
