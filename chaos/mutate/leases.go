@@ -68,7 +68,7 @@ func ofLeases() []mutation {
 			{"limiter/table/slices.go", "	case needs == have, needs < have && rate != was: ", "	case needs <= have: "},
 		}},
 		{name: "a slice is not settled", pkg: table, test: "^TestASliceIsNotSettled$", edits: []edit{
-			{"limiter/table/amend.go", "			if (loans{b}).sliced(c.ID.ID) { ", "			if false { "},
+			{"limiter/table/amend.go", "			case lent && (loans{b}).sliced(c.ID.ID): ", "			case lent && a.Lacks: "},
 		}},
 		{name: "a division knows what the table counts", pkg: "./internal/engine",
 			test: "^TestADivisionKnowsWhatTheTableCounts$", edits: []edit{
@@ -108,7 +108,10 @@ func ofLeases() []mutation {
 			{"limiter/table/slices.go", " || now <= h.At {\n", " {\n"},
 		}},
 		{name: "nothing extends a slice", pkg: table, test: "^TestASliceByAnotherID$", edits: []edit{
-			{"limiter/table/amend.go", "				if a.Extend {\n", "				if a.Extend && a.Lacks {\n"},
+			{"limiter/table/amend.go", "			case lent && a.Extend: ", "			case lent && a.Extend && a.Lacks: "},
+		}},
+		{name: "nothing extends a lease", pkg: table, test: "^TestNothingExtendsALease$", edits: []edit{
+			{"limiter/table/amend.go", "			case lent && a.Extend: ", "			case lent && a.Extend && a.Lacks: "},
 		}},
 		{name: "a slice that is renewed leaves when the heir has it", pkg: core, test: "^TestASliceWaitsForTheHeir$",
 			edits: []edit{{"limiter/table/slices.go", "		d.Repeated = false // it is renewed\n", ""}}},
@@ -141,7 +144,7 @@ func ofLeases() []mutation {
 				"(!h.Lent || q.Keys == 1)"},
 		}},
 		{name: "no more comes back than was lent", pkg: front, test: "^TestLease$", edits: []edit{
-			{"limiter/table/amend.go", "!a.Extend && (loans{b}).has(c.ID.ID)", "false && (loans{b}).has(c.ID.ID)"},
+			{"limiter/table/amend.go", "				k.Cost = min(k.Cost, m.was) ", "				_ = m.was "},
 		}},
 		{name: "a client borrows by rules that lend", pkg: front, test: "^TestLease$", edits: []edit{
 			{"rules/ids.go", "	case span == 0:\n", "	case span < 0:\n"},
@@ -187,7 +190,7 @@ func ofLeases() []mutation {
 			{"rules/override.go", "		o.rules[tenantRule{x.Tenant, x.Rule}] = true\n", ""},
 		}},
 		{name: "the leases of a key are bounded", pkg: table, test: "^TestTheLeasesOfAKeyAreBounded$", edits: []edit{
-			{"limiter/table/holds.go", ".count()+more > maxLoans {", ".count()+more > 100*maxLoans {"},
+			{"limiter/table/holds.go", ".count()+more > MaxLoans {", ".count()+more > 100*MaxLoans {"},
 		}},
 		{name: "an owner lends by rules that lend", pkg: core, test: "^TestLeasesAreBounded$", edits: []edit{
 			{"internal/cluster/recall.go", "return !arith.Lends(k.Key(0).Rule, k.ID.Rate > 0) || d.shareOf", "return d.shareOf"},

@@ -61,16 +61,16 @@ func (t *Table) amend(now limiter.Tick, c *arith.Charge, a limiter.Amend, final 
 		m := &keys[i]
 		m.known, m.was = true, arith.IDCost(t.ring(p).at(pos))
 		if b := p.ledgerOf(k); b.exists() {
-			if (loans{b}).sliced(c.ID.ID) { // nobody knows what its holder has used
-				if a.Extend {
-					return limiter.Amended{State: limiter.AmendUnknown}, changed, decided
-				}
+			switch lent := (loans{b}).has(c.ID.ID); {
+			case lent && a.Extend: // it lasts as long as its rule says
+				return limiter.Amended{State: limiter.AmendUnknown}, changed, decided
+			case lent && (loans{b}).sliced(c.ID.ID): // nobody knows what its holder has used
 				b.endHolds(now, c.ID.ID)
 				return out, true, decided
-			}
-			if m.held = b.has(c.ID.ID); !a.Extend && (loans{b}).has(c.ID.ID) {
+			case lent:
 				k.Cost = min(k.Cost, m.was) // no more was lent, whatever a client says that it used
 			}
+			m.held = b.has(c.ID.ID)
 			if m.here = b.countedOf(c.ID.ID, m.was); k.Rule.Shadow && !b.charges(c.ID.ID) {
 				m.here = math.MaxUint64
 			}

@@ -221,7 +221,7 @@ func (t *Table) reserveHolds(c *arith.Charge, charged uint16, r *reserved) bool 
 		if c.ID != nil && c.ID.Rate > 0 {
 			more += (loans{}).windows(k)
 		}
-		if c.ID != nil && c.ID.Lent && (loans{t.parts[PartitionOf(k)].ledgerOf(k)}).count()+more > maxLoans {
+		if c.ID != nil && c.ID.Lent && (loans{t.parts[PartitionOf(k)].ledgerOf(k)}).count()+more > MaxLoans {
 			r.bound = BoundHolds
 			return false
 		}

@@ -102,8 +102,8 @@ func (b loans) has(id uint64) bool {
 	return false
 }
 
-// maxLoans bounds the entries of the leases of one key: whoever looks at the key moves all of them.
-const maxLoans = 128
+// MaxLoans bounds the entries of the leases of one key: whoever looks at the key moves all of them.
+const MaxLoans = 128
 
 // count returns how many entries are of leases. There may be no ledger.
 func (b loans) count() (n int) {

@@ -143,6 +143,29 @@ func (w *lending) left() uint64 {
 	return left
 }
 
+// Nothing extends a lease, whatever ordinary reservations may: it ends when it was to, also after a reset.
+func TestNothingExtendsALease(t *testing.T) {
+	for _, rule := range lentRules(t) {
+		w := lending{t: t, table: New(Config{}), rule: rule, now: limiter.Tick(1e15)}
+		if !w.lend(8, 300*time.Millisecond) {
+			t.Fatal(rule.Name)
+		}
+		for _, units := range []uint64{1, 8, 9} {
+			c := w.charge(units)
+			c.ID = &arith.Idempotency{ID: w.leases[0].id, Life: time.Second, Hold: 24 * time.Hour}
+			if out, _, changed := w.table.Extend(w.now, c, limiter.Amend{Extend: true}); out.State != limiter.AmendUnknown ||
+				changed {
+				t.Errorf("%s, to %d units: %+v", rule.Name, units, out)
+			}
+		}
+		w.table.Reset(w.now, w.charge(1))
+		w.now += 300 * limiter.Millisecond
+		if w.left(); len(Lent(w.table, w.charge(1).Key(0))) > 0 {
+			t.Errorf("%s: it is lent still", rule.Name)
+		}
+	}
+}
+
 // What another table has lent counts when that is merged into this one, whichever of two counters is the larger.
 func TestWhatIsLentIsMerged(t *testing.T) {
 	rule := lentRules(t)[0]
@@ -199,8 +222,8 @@ func TestTheLeasesOfAKeyAreBounded(t *testing.T) {
 			n++
 		}
 	}
-	if n != maxLoans {
-		t.Errorf("%d leases, want %d", n, maxLoans)
+	if n != MaxLoans {
+		t.Errorf("%d leases, want %d", n, MaxLoans)
 	}
 	if !w.ask(1) {
 		t.Error("a check is denied for them")
