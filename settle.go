@@ -123,7 +123,7 @@ func amend(ctx context.Context, n *Node, r *Request, a limiter.Amend) (Amended, 
 		return Amended{}, err
 	}
 	if r.Lent {
-		q.Charge.ID.Lent = false // it ends a lease: none of another kind of hold, since its rule lends
+		q.Charge.ID.Lent = false // it ends a lease: no other hold has its number
 	}
 	lacking := q.Set.Lacking(r)
 	a.Lacks = len(lacking) > 0

@@ -170,7 +170,9 @@ func identify(s *Set, r *limiter.Request, c *arith.Charge, u *rule, h holding) (
 		id.Life = r.IDTTL
 	}
 	if id.Lent {
-		id.Keep, id.Hold, err = true, r.Hold, lendable(c)
+		if id.Keep, id.Hold, err = true, r.Hold, nil; r.Hold > 0 { // without, a lease comes back, whatever the rule says now
+			err = lendable(c)
+		}
 	}
 	if id.Hold > 0 && err == nil {
 		err = repeatable(r)
@@ -264,11 +266,15 @@ func repeatable(r *limiter.Request) error {
 
 // hashID returns the number by which an id is remembered. It is keyed as the counters of the
 // set are, so that nobody outside can construct two ids with one number. It is never 0. An id is that of the
-// caller who gives it: with the same text another caller has another number.
+// caller who gives it: with the same text another caller has another number. So has a lease: what returns one ends no
+// other hold.
 func hashID(s *Set, r *limiter.Request) uint64 {
 	k0, k1 := s.own.k0, s.own.k1
 	if r.Caller != "" {
 		k0, k1 = siphash.Hash128(k0, ^k1, bytesOf(r.Caller))
+	}
+	if r.Lent {
+		return arith.LeaseID(siphash.Hash(k0, k1, nil), siphash.Hash(^k0, k1, bytesOf(r.ID)))
 	}
 	return max(siphash.Hash(k0, k1, bytesOf(r.ID)), 1)
 }

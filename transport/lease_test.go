@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -121,12 +122,42 @@ rules: [{name: slots, key: [user], hold: 10s, limits: [{algorithm: concurrency, 
 	}
 }
 
+// A lease comes back although its rule lends no more, and its id ends no reservation with the same text.
+func TestALeaseComesBackWhenItsRuleLendsNoMore(t *testing.T) {
+	s := newServer(t, lends, nil)
+	left := func() uint64 {
+		t.Helper()
+		d, err := s.node.Peek(t.Context(), limiter.Request{Path: "/lends", User: "ada"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Limit(0).Remaining
+	}
+	_, err := s.api.Lease(t.Context(), &weirv1.LeaseRequest{Asked: wishes("/lends", 100, "a")})
+	if err != nil || left() != 900 {
+		t.Fatal(left(), err)
+	}
+	reserved := limiter.Request{Path: "/lends", User: "ada", ID: "a", Hold: time.Minute, Cost: limiter.Units(50)}
+	if d, err := s.node.Check(t.Context(), reserved); err != nil || d.Repeated || left() != 850 {
+		t.Fatalf("premise: 50 are reserved: %+v, %v", d, err)
+	}
+	if err := s.node.SetRules([]byte(strings.Replace(lends, "    leases: auto\n", "", 1))); err != nil {
+		t.Fatal(err)
+	}
+	for _, known := range []byte{1, 1} { // the second time it is known that it came back
+		out, err := s.api.Lease(t.Context(), &weirv1.LeaseRequest{Returned: wishes("/lends", 30, "a")})
+		if err != nil || !slices.Equal(out.GetReturned(), []byte{known}) || left() != 1000-50-30 {
+			t.Errorf("%v, %v: %d are left", out, err, left())
+		}
+	}
+}
+
 // Nothing is lent by a rule of which an override is in force: who borrows does not know of whom it is.
 func TestOverridesStopLeases(t *testing.T) {
 	s := newServer(t, lends, nil)
 	ask := func(id string) bool {
 		t.Helper()
-		out, err := s.api.Lease(t.Context(), &weirv1.LeaseRequest{Asked: wishes("/lends", 10, id)})
+		out, err := s.api.Lease(t.Context(), &weirv1.LeaseRequest{Asked: wishes("/lends", 20, id)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,7 +228,7 @@ func TestWhoMayBorrow(t *testing.T) {
 			codes.PermissionDenied},
 	} {
 		s := newServer(t, lends, func(o *transport.Options) { o.Access = &borrower{may: may.actions} })
-		out, err := s.api.Lease(t.Context(), &weirv1.LeaseRequest{Asked: wishes("/lends", 10, "a")})
+		out, err := s.api.Lease(t.Context(), &weirv1.LeaseRequest{Asked: wishes("/lends", 20, "a")})
 		got := status.Code(err)
 		if e := out.GetAsked().GetError(); err == nil && e != nil {
 			got = codes.Code(e.GetCode())

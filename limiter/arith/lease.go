@@ -11,6 +11,8 @@ const (
 	leaseFor = 100 * limiter.Millisecond
 	// leastLease is below what a lease is not worth its messages.
 	leastLease = 20 * limiter.Millisecond
+	// LeastLent is the least number of units that are worth a lease.
+	LeastLent = 16
 )
 
 // LeaseFor returns for how long units of a rule's counters may be lent; 0 if they may not. What a lease admits is
@@ -59,3 +61,17 @@ func LeaseUse(r *limiter.Rule) (use, window limiter.Tick) {
 	}
 	return use, window
 }
+
+// borrowerBits of the id of a lease are those of its borrower.
+const borrowerBits = 16
+
+// LeaseID returns the id of a lease of a client. The high bits of it are those of a number that the leases of one
+// caller have in common.
+func LeaseID(caller, id uint64) uint64 {
+	const own = 64 - borrowerBits
+	return max(caller>>own<<own|id<<borrowerBits>>borrowerBits, 1)
+}
+
+// SameBorrower reports whether two leases of clients are of one caller. Of two others it may be wrong once in 65,536
+// times.
+func SameBorrower(a, b uint64) bool { return (a^b)>>(64-borrowerBits) == 0 }
