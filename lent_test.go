@@ -15,7 +15,7 @@ import (
 func TestALeaseIsNoCheck(t *testing.T) {
 	checks, lent, denied := 0, 0, 0
 	n, err := weir.Open(context.Background(), weir.Config{
-		Rules: []byte(`rules: [{name: r, key: [rule], leases: auto, limits: [100/day]}]`),
+		Rules: []byte(`rules: [{name: r, key: [rule], leases: auto, limits: [80/day]}]`),
 		Observer: &limiter.Observer{
 			Checked: func(n int, _ string, _ limiter.Source, _, _ bool) { checks += n },
 			Lent: func(rule string, no bool) {
@@ -37,7 +37,7 @@ func TestALeaseIsNoCheck(t *testing.T) {
 		}
 	}()
 	for i, id := range []string{"1", "2"} {
-		r := limiter.Request{ID: id, Hold: 300 * time.Millisecond, Lent: true, Cost: limiter.Units(60)}
+		r := limiter.Request{ID: id, Hold: 300 * time.Millisecond, Lent: true, Cost: limiter.Units(20)}
 		if d, err := n.Check(t.Context(), r); err != nil || d.Allowed != (i == 0) {
 			t.Fatal(d, err)
 		}

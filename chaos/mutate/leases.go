@@ -4,7 +4,7 @@ package main
 func ofLeases() []mutation {
 	const table, core, front, asks, held = "./limiter/table", "./internal/cluster", "./transport", "./client",
 		"./internal/lease"
-	const traces = "./limiter/limitertest"
+	const traces, lends = "./limiter/limitertest", "./internal/engine"
 	return []mutation{
 		{name: "lent units count as charged now", pkg: traces, test: "^TestLeasesAdmitNothingTwice$", edits: []edit{
 			{"limiter/table/lent.go", "	earlier := func(h arith.Hold) bool { return h.Lent && h.At < now }\n",
@@ -193,7 +193,36 @@ func ofLeases() []mutation {
 			{"limiter/table/holds.go", ".count()+more > MaxLoans {", ".count()+more > 100*MaxLoans {"},
 		}},
 		{name: "an owner lends by rules that lend", pkg: core, test: "^TestLeasesAreBounded$", edits: []edit{
-			{"internal/cluster/recall.go", "return !arith.Lends(k.Key(0).Rule, k.ID.Rate > 0) || d.shareOf", "return d.shareOf"},
+			{"internal/cluster/recall.go", "	case k.ID.Rate == 0 && hold > arith.LeaseWait*arith.LeaseFor(rule),",
+				"	case k.ID.Rate == 0 && arith.LeaseFor(rule) > 0 && hold > arith.LeaseWait*arith.LeaseFor(rule),"},
+		}},
+		{name: "a member borrows for as long as the rule says", pkg: core, test: "^TestLeasesAreBounded$", edits: []edit{
+			{"internal/cluster/recall.go", "	case k.ID.Rate == 0 && hold > arith.LeaseWait*arith.LeaseFor(rule),",
+				"	case k.ID.Rate == 0 && arith.LeaseFor(rule) == 0,"},
+		}},
+		{name: "a client borrows what is worth it", pkg: lends, test: "^TestAClientBorrowsAPart$", edits: []edit{
+			{"internal/engine/lend.go", "k.Cost < arith.LeastLent", "k.Cost < 1"},
+		}},
+		{name: "a client borrows a quarter of what is left", pkg: lends, test: "^TestAClientBorrowsAPart$", edits: []edit{
+			{"internal/engine/lend.go", "k.Cost > left/4", "k.Cost > left"},
+		}},
+		{name: "a caller borrows half of what is left", pkg: lends, test: "^TestAClientBorrowsAPart$", edits: []edit{
+			{"internal/engine/lend.go", "units > (left+units-k.Cost)/2", "units > left+units-k.Cost"},
+		}},
+		{name: "a caller leaves leases for others", pkg: lends, test: "^TestCallersLeaveLeases$", edits: []edit{
+			{"internal/engine/lend.go", "entries > callerEntries", "false"},
+		}},
+		{name: "clients leave leases for members", pkg: lends, test: "^TestCallersLeaveLeases$", edits: []edit{
+			{"internal/engine/lend.go", "		all > clientEntries {", "		false {"},
+		}},
+		{name: "owners know members from clients", pkg: core, test: "^TestClientsBorrowLess$", edits: []edit{
+			{"internal/cluster/core.go", "	core.decider.slices.Member = func(", "	_ = func("},
+		}},
+		{name: "leases come back whatever their rule says now", pkg: front,
+			test:  "^TestALeaseComesBackWhenItsRuleLendsNoMore$",
+			edits: []edit{{"rules/ids.go", "r.Hold, nil; r.Hold > 0 {", "r.Hold, nil; true {"}}},
+		{name: "the id of a lease is that of no reservation", pkg: front, test: "^TestAReturnEndsALease$", edits: []edit{
+			{"rules/ids.go", "	if r.Lent {\n		return", "	if r.Lent && r.Hold < 0 {\n		return"},
 		}},
 		{name: "a check waits for what is lent", pkg: core, test: "^TestWhatIsLentIsRecalled$", edits: []edit{
 			{"internal/cluster/decide.go", "if awaitsLent(t, d, q, charge, answer) {", "if false {"},

@@ -29,7 +29,7 @@ func newLender(t *testing.T) *identified {
 	k.Rule.Replication, k.Rule.Leases = limiter.ReplicationLag, true
 	speaks(c, h, peer.LeaseWire)
 	return &identified{reservedAt{T: t, c: c, p: p, h: h, key: peer.Key{Hi: k.Hash.Hi, Lo: k.Hash.Lo},
-		rule: mesh.Definition(k.Rule)}, 77}
+		rule: mesh.Definition(k.Rule)}, uint64(third) - 1}
 }
 
 func leaseOf() peer.Hold {
@@ -112,17 +112,19 @@ func TestASliceWaitsForTheHeir(t *testing.T) {
 	}
 }
 
-// What a lease says is bounded: it is for a second at most, of one key, and of a rule that lends.
+// What a lease says is bounded: it is for a second at most, and for what its rule says, of one key, and of a rule that
+// lends.
 func TestLeasesAreBounded(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*peer.Hold)
 		leases bool
 		left   uint64
 	}{
-		"a lease":              {func(*peer.Hold) {}, true, 996},
-		"longer than a second": {func(h *peer.Hold) { h.Span = uint64(2 * limiter.Second) }, true, 1000},
-		"one that comes back":  {func(h *peer.Hold) { h.Keep = false }, true, 1000},
-		"of another rule":      {func(*peer.Hold) {}, false, 1000},
+		"longer than its rule says": {func(h *peer.Hold) { h.Span++ }, true, 1000},
+		"a lease":                   {func(*peer.Hold) {}, true, 996},
+		"longer than a second":      {func(h *peer.Hold) { h.Span = uint64(2 * limiter.Second) }, true, 1000},
+		"one that comes back":       {func(h *peer.Hold) { h.Keep = false }, true, 1000},
+		"of another rule":           {func(*peer.Hold) {}, false, 1000},
 	} {
 		x := newLender(t)
 		x.c.config.Rule("r").Leases = test.leases
@@ -130,6 +132,16 @@ func TestLeasesAreBounded(t *testing.T) {
 		test.change(&h)
 		x.hold(third, 1, long, h)
 		x.wants(test.left, name)
+	}
+}
+
+// A client is not lent as little as a member is.
+func TestClientsBorrowLess(t *testing.T) {
+	for id, left := range map[uint64]uint64{uint64(third) - 1: 996, 1 << 60: 1000} {
+		x := newLender(t)
+		x.id = id
+		x.hold(third, 1, long, leaseOf())
+		x.wants(left, "4 units are asked for")
 	}
 }
 

@@ -3,6 +3,8 @@ package cluster
 import (
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/route"
+	"github.com/weirlimit/weir/internal/cluster/view"
+	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
@@ -16,21 +18,19 @@ func refusesLease(t *turn, d *decider, k *arith.Charge) bool {
 		return false
 	}
 	p := d.parts.of(k.Key(0))
-	cost, hold := k.Key(0).Cost, limiter.Span(k.ID.Hold)
-	if k.ID.Rate > 0 && (cost == 0 || cost > arith.MaxBurst || hold < arith.MinSlice) {
+	cost, rule, hold := k.Key(0).Cost, k.Key(0).Rule, limiter.Span(k.ID.Hold)
+	switch {
+	case k.ID.Rate == 0 && hold > arith.LeaseWait*arith.LeaseFor(rule),
+		k.ID.Rate > 0 && (cost == 0 || cost > arith.MaxBurst || hold < arith.MinSlice || !arith.Lends(rule, true)):
 		return true
 	}
-	return !arith.Lends(k.Key(0).Rule, k.ID.Rate > 0) || d.shareOf(t, k) != k || !t.view().Speaks(peer.LeaseWire) ||
+	return d.shareOf(t, k) != k || !t.view().Speaks(peer.LeaseWire) ||
 		p != nil && replica.AwaitsLent(p.r.Own(), k.Key(0))
 }
 
 // lendsNothing writes the denial of a lease.
 func lendsNothing(t *turn, d *decider, k *arith.Charge, answer *limiter.Decision) {
-	id := k.ID
-	k.ID, k.Peek = nil, true
-	_ = d.table.Decide(t.At, k, answer)
-	k.ID, k.Peek = id, false
-	arith.Deny(answer, 0)
+	_ = engine.Refuse(d.table, t.At, k, answer, 0)
 	for i := range answer.Len() {
 		answer.Limit(i).Owner = d.name
 	}
@@ -61,7 +61,7 @@ func inTheWay(t *turn, d *decider, k *arith.Charge, answer *limiter.Decision) (a
 		}
 		if units[l.Key] == 0 {
 			for _, h := range table.Lent(d.table, key) {
-				if !h.Sliced && p.r.Own().Waits.MayRecall(t.inputs(), h.ID) && borrowed(t, h.ID, nil) {
+				if !h.Sliced && p.r.Own().Waits.MayRecall(t.inputs(), h.ID) && borrowed(t.view(), h.ID, nil) {
 					units[l.Key] += h.Cost
 					all = append(all, loan{key, h.ID})
 				}
@@ -80,8 +80,7 @@ const borrowers = 1 << 40
 
 // borrowed reports whether a member has the lease with an id, and not a client. It calls f, unless nil, for each that
 // may.
-func borrowed(t *turn, id uint64, f func(peer.Instance)) (found bool) {
-	v := t.view()
+func borrowed(v *view.View, id uint64, f func(peer.Instance)) (found bool) {
 	for i := range v.Members {
 		if m := v.Members[i].Instance; uint64(m)-id-1 < borrowers {
 			if found = true; f != nil {
@@ -114,7 +113,7 @@ func awaitsLent(t *turn, d *decider, q *route.Request, k *arith.Charge, answer *
 
 // recall asks the holder of a lease to give it back.
 func recall(t *turn, x loan) {
-	borrowed(t, x.id, func(to peer.Instance) {
+	borrowed(t.view(), x.id, func(to peer.Instance) {
 		if to == t.c.self {
 			t.later = append(t.later, func(t *turn) { t.c.calls.Leases.Recall(&t.Turn, x.id) })
 			return

@@ -14,12 +14,18 @@ import (
 type Slices struct {
 	mu sync.Mutex // what is divided is counted before the next slice is asked for
 	of slices.Divisions
+	// Member reports whether the lease with an id is one of a member, not of a client; nil: none is.
+	Member func(id uint64) bool
 }
 
 // Decide decides a charge in a table. One that asks for a slice is assigned what is its share of the rate of its key.
+// One that asks for a lease is lent no more than clients may have, unless a member asks.
 func Decide(t *table.Table, by *Slices, now limiter.Tick, c *arith.Charge, d *limiter.Decision) error {
-	if c.ID == nil || c.ID.Rate == 0 {
+	switch {
+	case c.ID == nil || !c.ID.Lent:
 		return t.Decide(now, c, d)
+	case c.ID.Rate == 0:
+		return by.lend(t, now, c, d)
 	}
 	by.mu.Lock()
 	defer by.mu.Unlock()
@@ -44,7 +50,7 @@ func Decide(t *table.Table, by *Slices, now limiter.Tick, c *arith.Charge, d *li
 		Fast: id.Fast}
 	assigned, counted := by.of.Assign(now, k.Hash, w, total, held)
 	if assigned == 0 { // what was assigned before lasts to its end, and no longer
-		return unassigned(t, now, c, d)
+		return Refuse(t, now, c, d, limiter.Second)
 	}
 	id.Rate = counted
 	err := t.Decide(now, c, d)
@@ -57,15 +63,5 @@ func Decide(t *table.Table, by *Slices, now limiter.Tick, c *arith.Charge, d *li
 		by.of.Cut(k.Hash, id.ID, r.Assigned)
 	}
 	d.SetRemarks(r)
-	return err
-}
-
-// unassigned denies a charge that asks for a slice of a key whose rate is assigned already.
-func unassigned(t *table.Table, now limiter.Tick, c *arith.Charge, d *limiter.Decision) error {
-	id, peek := c.ID, c.Peek
-	c.ID, c.Peek = nil, true
-	err := t.Decide(now, c, d)
-	c.ID, c.Peek = id, peek
-	arith.Deny(d, limiter.Second)
 	return err
 }

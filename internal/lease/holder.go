@@ -40,8 +40,6 @@ const (
 	// its heir as much as some ten checks in frames that they share with others.
 	hotFor    = 100 * limiter.Millisecond
 	hotChecks = 32
-	// leastLent is the least number of units that are worth a lease.
-	leastLent = 16
 
 	warmKeys = 1 << 13
 )

@@ -80,9 +80,9 @@ func (e *leased) wants(now, span limiter.Tick, others uint64) uint64 {
 	asked := max(e.units, e.unitsBefore)
 	n := max(asked*uint64(span)/uint64(hotFor), e.grown)
 	if use, window := arith.LeaseUse(e.key.Rule); use > 0 && e.left/max(1, asked) < uint64(window/hotFor) {
-		n = min(n, max(leastLent, asked*uint64(use)/uint64(hotFor)))
+		n = min(n, max(arith.LeastLent, asked*uint64(use)/uint64(hotFor)))
 	}
-	if n = min(n, e.left/(2*max(1, others))); n < leastLent {
+	if n = min(n, e.left/(2*max(1, others))); n < arith.LeastLent {
 		return 0
 	}
 	e.grown = 0
