@@ -34,7 +34,9 @@ type frame struct {
 	CertEnds  time.Time `json:"certificate_ends,omitzero"`
 	CertSoon  bool      `json:"certificate_soon,omitempty"`
 	Overrides int       `json:"overrides"`
-	Problems  []problem `json:"problems"`
+	// Where is where overrides are in force.
+	Where    string    `json:"-"`
+	Problems []problem `json:"problems"`
 }
 
 // problem is something that is wrong now, and where one sees more. Soon: it is not wrong yet.
@@ -47,12 +49,12 @@ type problem struct {
 // frame returns it. An administrator of a tenant sees nothing of what all tenants share.
 func (c *Console) frame(tenant string) frame {
 	if tenant != "" {
-		return frame{Cluster: c.config.Cluster, Member: c.name(), Problems: []problem{},
+		return frame{Cluster: c.config.Cluster, Member: c.name(), Problems: []problem{}, Where: c.config.where(),
 			Overrides: len(c.activeOverrides(tenant).Overrides)}
 	}
 	node, now := c.config.Node(), c.config.Now()
 	f := frame{Cluster: c.config.Cluster, Member: c.name(), Rules: fmt.Sprintf("%08x", node.RulesHash()>>32), Same: true,
-		All: 1, Active: 1, Problems: []problem{}, Overrides: len(c.config.Overrides.Active(now))}
+		All: 1, Active: 1, Where: c.config.where(), Problems: []problem{}, Overrides: len(c.config.Overrides.Active(now))}
 	if members := c.outlook.members(); len(members) > 0 {
 		f.All, f.Active = 0, 0
 		for i := range members {

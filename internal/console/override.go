@@ -176,6 +176,14 @@ type Overrides struct {
 // onlyHere is said by a node in no cluster: nodes that count in one Redis do not tell each other.
 const onlyHere = "in force on this node only, as it is in no cluster: set them on each node"
 
+// where says where overrides are in force.
+func (c *Config) where() string {
+	if c.Tell == nil {
+		return "on this node alone"
+	}
+	return "on all members in reach"
+}
+
 func (c *Console) activeOverrides(tenant string) Overrides {
 	out := Overrides{Overrides: []overrides.Entry{}}
 	if c.config.Tell == nil {

@@ -216,6 +216,13 @@ func TestNodeWithoutClusterSaysSo(t *testing.T) {
 	if !strings.Contains(w.Body.String(), "on this node only") {
 		t.Errorf("a node alone says %s", w.Body)
 	}
+	w = httptest.NewRecorder()
+	c.Routes()["/why"].Serve(w, httptest.NewRequest(http.MethodGet, "/why?path=/api/x&user=ada", nil),
+		transport.AdminCaller{})
+	if text := w.Body.String(); strings.Contains(text, "on all members in reach") ||
+		!strings.Contains(text, "on this node alone, until it ends") {
+		t.Errorf("its page Why says %.3000s", text)
+	}
 }
 
 // TestDigestsAreAnsweredSeldom: a member that says again and again that it has other overrides is not sent all of them
