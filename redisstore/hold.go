@@ -101,6 +101,7 @@ type amending struct {
 	parts  []part
 	name   arith.KeyNamer
 	known  bool // some part has said that it knows the id
+	whole  bool // all keys that the check has charged know it, or it is settled
 }
 
 // ask makes the calls for all parts.
@@ -129,16 +130,13 @@ func (m *amending) settle(ctx context.Context, a limiter.Amend, dry bool) (out l
 			mode = amendTry
 		}
 		how := a // a rule in shadow has not charged a check that is known elsewhere
-		how.IgnoreUnknown = a.IgnoreUnknown || m.known && m.charge.Key(p.first).Rule.Shadow && p.last == p.first+1
+		how.IgnoreUnknown = a.IgnoreUnknown || m.whole || m.known && p.last == p.first+1 && m.charge.Key(p.first).Rule.Shadow
 		return m.store.amendment(m.w, m.charge, mode, nil, how, p.first, p.last, m.name), nil
 	})
 	if err != nil {
 		return out, err
 	}
-	best := -1 // of the states the one that says most
-	var e arith.Estimates
-	var shape arith.Shape
-	inForce := 0
+	best, inForce, held, shape, e := -1, 0, false, arith.Shape(0), arith.Estimates{} // best: the state that says most
 	for i := range m.parts {
 		r := m.parts[i].call.reply
 		if len(r) != 7 || r[1] < 0 || r[1] > int64(limiter.AmendDiffers) || r[5] < 0 || r[5] > int64(m.charge.Len()) {
@@ -150,6 +148,7 @@ func (m *amending) settle(ctx context.Context, a limiter.Amend, dry bool) (out l
 		}
 		m.known = m.known || state != limiter.AmendCharged && state != limiter.AmendUnknown
 		inForce, shape = inForce+int(r[6]%32), max(shape, arith.Shape(r[6]/32))
+		held = held || state == limiter.AmendDone || r[6] >= 32
 		if r[4] > 0 && r[5] > 0 {
 			e.Add(m.charge.Key(int(r[5])-1), uint64(r[4]))
 		}
@@ -164,6 +163,7 @@ func (m *amending) settle(ctx context.Context, a limiter.Amend, dry bool) (out l
 		}
 		out.Over = max(out.Over, uint64(r[3]))
 	}
+	m.whole = dry && !a.Named && inForce > 0 && (!held || shape.Whole(inForce))
 	switch {
 	case out.State == limiter.AmendSettled:
 		out.Estimate = 0

@@ -25,6 +25,24 @@ func ofHolds() []mutation {
 			test: "^TestALateSettlementIsTakenBackAtItsDeadline$", edits: []edit{
 				{"internal/cluster/replica/prepared.go", "w.Amends && !w.Late", "w.Amends"},
 			}},
+		{name: "what cost nothing is not settled", pkg: "./limiter/limitertest",
+			test: "^TestTranscriptsAreRight$/^holds_costs$", edits: []edit{
+				{"limiter/table/amend.go", "held == 0 || shape.Whole(inForce)", "held == 0"},
+			}},
+		{name: "nor by a repetition", pkg: "./limiter/limitertest", test: "^TestTranscriptsAreRight$/^holds_costs$",
+			edits: []edit{
+				{"limiter/table/amend.go", "held == 0 || shape.Whole(inForce)", "shape.Whole(inForce)"},
+			}},
+		{name: "nor at another owner", pkg: sim, test: "^TestConformance$", edits: []edit{
+			{"internal/cluster/route/amend.go", "!how.Named && (!held || shape.Whole(inForce))", "false"},
+		}},
+		{name: "redis: what cost nothing is not settled", pkg: "./redisstore",
+			test: "^TestRedisConforms$/^Transcripts$/^holds_costs$", edits: []edit{
+				{"redisstore/lua/amend.lua", "(not estimate or shape > 0 and inForce == shape % UNLIKE)", "false"},
+			}},
+		{name: "redis cluster: nor in another slot", pkg: "./redisstore", test: "^TestRedisClusterConforms$", edits: []edit{
+			{"redisstore/hold.go", "a.IgnoreUnknown || m.whole ||", "a.IgnoreUnknown ||"},
+		}},
 		{name: "what the other has used beyond an estimate is charged", pkg: sim, test: "^TestAPausedOwnerSettles$",
 			edits: []edit{
 				{"limiter/table/moveholds.go", "				b.overdrawHeld(id, now, actual)\n", ""},
@@ -103,7 +121,7 @@ func ofHolds() []mutation {
 			}},
 		{name: "an owner charges no rule in shadow that peeked", pkg: "./cluster",
 			test: "^TestARuleInShadowIsNotChargedForWhatItWouldDeny$", edits: []edit{
-				{"internal/cluster/route/amend.go", "			if known && r.charge", "			if false && r.charge"},
+				{"internal/cluster/route/amend.go", "uncharged := r.charge.Key(0).Rule.Shadow || ", "uncharged := "},
 			}},
 		{name: "one number settles one cost beside a quota", pkg: "./cluster",
 			test: "^TestOneNumberSettlesOneCostBesideAQuota$", edits: []edit{

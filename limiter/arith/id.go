@@ -41,6 +41,10 @@ const shapeUnlike Shape = 1 << 5
 // Keys returns how many keys in force the check was charged to.
 func (s Shape) Keys() int { return int(s &^ shapeUnlike) }
 
+// Whole reports whether so many keys in force, whose ids are known, are all that the check was charged to. One number
+// does not settle another key then, which cost nothing or of which a rule came later.
+func (s Shape) Whole(known int) bool { return s != 0 && known == s.Keys() }
+
 // Valid reports whether a check can have the shape.
 func (s Shape) Valid() bool { return s.Keys() <= limiter.MaxKeys }
 

@@ -104,6 +104,9 @@ func (t *Table) amend(now limiter.Tick, c *arith.Charge, a limiter.Amend, final 
 	case a.Extend:
 		return t.extend(now, c, &keys, final)
 	}
+	if !a.Named && known > 0 && (held == 0 || shape.Whole(inForce)) {
+		a.IgnoreUnknown = true // the check has charged no other keys, or it is settled already
+	}
 	out, result := t.settle(now, c, &keys, a, out)
 	changed = changed || out.State == limiter.AmendDone || out.State == limiter.AmendCharged
 	return out, changed && result == decided, result

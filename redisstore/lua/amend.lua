@@ -105,6 +105,9 @@ end
 if compared > 0 and shape >= UNLIKE then
   return {now, DIFFERS, compared, 0, 0, 0, 0}
 end
+if head[3 + 2 * ids[1].first] ~= 0 and known > 0 and (not estimate or shape > 0 and inForce == shape % UNLIKE) then
+  ignore = 1 -- the check has charged no other keys, see arith.Shape, or it is settled already
+end
 if known == 0 and ignore == 1 then
   return {now, UNKNOWN, 0, 0, 0, 0, 0}
 end

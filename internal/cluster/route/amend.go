@@ -71,7 +71,7 @@ func (s *fanOut) compared(t *Turn, all []*Call, first []*portion, lacks bool) {
 	var e arith.Estimates
 	var final *limiter.Amended
 	var shape arith.Shape
-	unanswered, known, inForce := false, false, 0
+	unanswered, known, held, inForce := false, false, false, 0
 	for _, o := range all {
 		x, k := &o.result.outcome, o.task.charge.Key(0)
 		unanswered = unanswered || x.Unanswered != 0
@@ -86,6 +86,7 @@ func (s *fanOut) compared(t *Turn, all []*Call, first []*portion, lacks bool) {
 		case a.State == limiter.AmendSettled && a.First != k.Cost && final == nil:
 			final = a
 		case a.Estimate > 0:
+			held = true
 			e.Add(k, a.Estimate)
 		}
 	}
@@ -103,7 +104,8 @@ func (s *fanOut) compared(t *Turn, all []*Call, first []*portion, lacks bool) {
 			First: e.Other}
 	default:
 		for _, r := range s.parts {
-			if known && r.charge.Key(0).Rule.Shadow && !how.Extend { // it has not charged the check
+			uncharged := r.charge.Key(0).Rule.Shadow || !how.Named && (!held || shape.Whole(inForce))
+			if known && uncharged && !how.Extend { // the check has not charged it, or it is settled already
 				r.call.task.amend.IgnoreUnknown = true
 			}
 		}
