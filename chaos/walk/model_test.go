@@ -668,8 +668,8 @@ func (m *model) refundBucket(c *counter, e *piece) {
 	c.pieces = append(c.pieces, &piece{at: m.now, back: back, lim: c.lim})
 }
 
-// knownChange returns when a bucket was charged last, as far as it knows: "to the microsecond, but if it takes over an
-// hour to recover to a 100-millionth of the longest debt".
+// knownChange returns when a bucket was charged last, as far as it knows: "to a microsecond, or to a 100-millionth of
+// its longest debt".
 func (c *counter) knownChange(now int64) int64 {
 	in := func(level *big.Rat) int64 {
 		span := new(big.Rat).Mul(level, big.NewRat(c.lim.window, c.lim.units))
