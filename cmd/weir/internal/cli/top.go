@@ -169,7 +169,7 @@ func (a *app) topText(out *topKeys) string {
 	return b.String()
 }
 
-// refusedText lists keys that were refused, with what asks for the reason.
+// refusedText lists keys that were refused, with what asks for the reason of each.
 func (a *app) refusedText(keys []denials.Key) string {
 	var t term.Table
 	head := func(text string) term.Cell { return term.Cell{Text: text, Paint: a.OutStyle.Bold} }
@@ -183,17 +183,21 @@ func (a *app) refusedText(keys []denials.Key) string {
 		}
 		t.Row(term.Cell{Text: term.Clean(cmp.Or(k.Key, "each request"))}, term.Cell{Text: term.Clean(by)},
 			term.Cell{Text: fmt.Sprint(k.Count)}, term.Cell{Text: k.Last.UTC().Format("15:04:05")})
-		if n := len(k.Samples); n > 0 && asks.Len() == 0 && k.Samples[n-1].Path != "" {
-			asks.WriteString("why the first: " + checkCommand(&k.Samples[n-1].Sample) + "\n")
+		if n := len(k.Samples); n > 0 && k.Samples[n-1].Path != "" {
+			asks.WriteString("  " + checkCommand(&k.Samples[n-1].Sample, k.Tenant) + "\n")
 		}
 	}
-	return t.String() + asks.String()
+	if asks.Len() == 0 {
+		return t.String() // names are not kept
+	}
+	return t.String() + "why each of them is refused now:\n" + asks.String()
 }
 
 // checkCommand returns the command that explains a request that was refused. It counts nothing.
-func checkCommand(s *denials.Sample) string {
+func checkCommand(s *denials.Sample, tenant string) string {
 	text := "weir check " + shellWord(s.Path)
-	for _, f := range []struct{ flag, value string }{{"user", s.User}, {"ip", s.IP}, {"method", s.Method}} {
+	for _, f := range []struct{ flag, value string }{{"user", s.User}, {"ip", s.IP}, {"method", s.Method},
+		{"tenant", tenant}} {
 		if f.value != "" {
 			text += " --" + f.flag + " " + shellWord(f.value)
 		}
