@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"net"
 	"strings"
 	"testing"
 )
@@ -127,5 +128,22 @@ func TestTransactionsAreBounded(t *testing.T) {
 	}
 	if n := f.server.large.Load(); n != 0 {
 		t.Errorf("%d bytes are left over", n)
+	}
+}
+
+// A client of a Redis Cluster learns that all slots are at the address that it has reached, and sends each key there.
+func TestClusterSlots(t *testing.T) {
+	c := start(t, nil).dial(t)
+	host, port, err := net.SplitHostPort(c.RemoteAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := c.ask("cluster slots"), "[[0 16383 ["+host+" "+port+"]]]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	for _, other := range []string{"CLUSTER", "CLUSTER NODES", "CLUSTER SLOTS x"} {
+		if got := c.ask(other); !strings.HasPrefix(got, "-ERR") {
+			t.Errorf("%s: %s", other, got)
+		}
 	}
 }
