@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +29,10 @@ rules:
 		a, b := ask(nodes[0], u, 1, 80), ask(nodes[1], u, 2, 80)
 		if had[u] = a; a < 80 || b == 0 || a+b > 100 {
 			t.Errorf("user %d: %d and %d of 100 a second are assigned to holders that ask for 80 each", u, a, b)
+		}
+		e, err := nodes[2].Explain(t.Context(), weir.Request{User: fmt.Sprint("user", u)})
+		if want := fmt.Sprintf(", assigned with %d a second}", b); err != nil || !strings.Contains(fmt.Sprint(e.Limits), want) {
+			t.Errorf("user %d: the explanation %v lacks %q: %v", u, e.Limits, want, err)
 		}
 	}
 	if err := nodes[2].Cluster().Leave(t.Context()); err != nil {
