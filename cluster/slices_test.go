@@ -31,7 +31,8 @@ rules:
 			t.Errorf("user %d: %d and %d of 100 a second are assigned to holders that ask for 80 each", u, a, b)
 		}
 		e, err := nodes[2].Explain(t.Context(), weir.Request{User: fmt.Sprint("user", u)})
-		if want := fmt.Sprintf(", assigned with %d a second}", b); err != nil || !strings.Contains(fmt.Sprint(e.Limits), want) {
+		want := fmt.Sprintf(", assigned with %d a second}", b)
+		if err != nil || !strings.Contains(fmt.Sprint(e.Limits), want) {
 			t.Errorf("user %d: the explanation %v lacks %q: %v", u, e.Limits, want, err)
 		}
 	}
