@@ -26,10 +26,10 @@ func ofHolds() []mutation {
 				{"internal/cluster/replica/prepared.go", "w.Amends && !w.Late", "w.Amends"},
 			}},
 		{name: "what cost nothing is not settled", pkg: "./limiter/limitertest",
-			test: "^TestTranscriptsAreRight$/^holds_costs$", edits: []edit{
+			test: "^TestTableConforms$/^Transcripts$/^holds_costs$", edits: []edit{
 				{"limiter/table/amend.go", "held == 0 || shape.Whole(inForce)", "held == 0"},
 			}},
-		{name: "nor by a repetition", pkg: "./limiter/limitertest", test: "^TestTranscriptsAreRight$/^holds_costs$",
+		{name: "nor by a repetition", pkg: "./limiter/limitertest", test: "^TestTableConforms$/^Transcripts$/^holds_costs$",
 			edits: []edit{
 				{"limiter/table/amend.go", "held == 0 || shape.Whole(inForce)", "shape.Whole(inForce)"},
 			}},
