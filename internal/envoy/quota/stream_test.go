@@ -552,3 +552,20 @@ func TestNumbersAreBounded(t *testing.T) {
 		t.Errorf("%+v are beyond", x.out.Beyond)
 	}
 }
+
+// A node has room for 10,000 buckets of each of 50 Envoys.
+func TestRoomForManyEnvoys(t *testing.T) {
+	var room quota.Room
+	for i := range 50 {
+		s := quota.NewStream(&room)
+		defer s.Close()
+		var out quota.Out
+		us := make([]quota.Usage, 10_000)
+		for j := range us {
+			us[j] = quota.Usage{ID: fmt.Sprintf("%022d", j), Denied: 1}
+		}
+		if s.Report(limiter.Hour, us, &out); out.Refused > 0 {
+			t.Fatalf("Envoy %d: %d buckets find no room", i+1, out.Refused)
+		}
+	}
+}
