@@ -80,7 +80,7 @@ func (c *codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if !ok {
 		return fmt.Errorf("a link cannot receive a %T", v)
 	}
-	flat := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	flat := data.MaterializeToBuffer(&c.buffers) // gRPC clears a MB for each of more than 32 KiB
 	defer flat.Free()
 	d := c.decoders.Get().(*decoder)
 	defer c.decoders.Put(d)
