@@ -2,7 +2,7 @@ package main
 
 // ofIDs returns those of checks that count once in a cluster.
 func ofIDs() []mutation {
-	const cluster, suite = "./internal/cluster", "./limiter/limitertest"
+	const cluster, replica, suite = "./internal/cluster", "./internal/cluster/replica", "./limiter/limitertest"
 	return []mutation{
 		{name: "the id of a denied check gives its room back", pkg: "./limiter/table", test: "^TestADeniedIDTakesNoRoom$",
 			edits: []edit{
@@ -88,11 +88,28 @@ func ofIDs() []mutation {
 				{"internal/cluster/decide.go", "	answer.Receipt = limiter.Receipt{Time: t.At}\n", ""},
 			}},
 		{name: "an id is copied with its charge", pkg: "./chaos/sim", test: "^TestIDsCountOnce$", edits: []edit{
-			{"internal/cluster/replica/owner.go", "		o.mark(table.IDOf(k, id.ID).Hi)\n", "		_ = table.IDOf(k, id.ID)\n"},
+			{"internal/cluster/replica/owner.go", "			o.ids.open++\n", ""},
+			{"internal/cluster/replica/owner.go", "		if o.ids.some = true; came", "		if came"},
+		}},
+		{name: "an id that changes later is copied", pkg: cluster, test: "^TestACancelIsCopiedWithItsID$", edits: []edit{
+			{"internal/cluster/replica/owner.go", "			o.mark(table.IDOf(k, id.ID).Hi)\n",
+				"			_ = table.IDOf(k, id.ID)\n"},
 		}},
 		{name: "a charge and its id are in one batch", pkg: cluster, test: "^TestAnIDIsCopiedWithItsCharge$", edits: []edit{
-			{"internal/cluster/replica/owner.go", "		o.mark(table.IDOf(k, id.ID).Hi)\n",
-				"		o.mark(table.IDOf(k, id.ID).Hi).last++\n"},
+			{"internal/cluster/replica/newids.go", "idCut{o.held.seq, ", "idCut{o.held.seq - 1, "},
+		}},
+		{name: "a copy gets the ids since the batch that it has", pkg: replica, test: "^TestNewIDsOfBatches$", edits: []edit{
+			{"internal/cluster/replica/newids.go", "		if c.seq <= seq {\n", "		if c.seq < seq {\n"},
+		}},
+		{name: "the id of a reset is copied once", pkg: cluster, test: "^TestAResetIsKnownByItsID$", edits: []edit{
+			{"internal/cluster/replica/newids.go", "		} else if c.n > 0 {\n", "		} else {\n"},
+		}},
+		{name: "ids that every copy has are not sent again", pkg: replica, test: "^TestNewIDsOfBatches$", edits: []edit{
+			{"internal/cluster/replica/newids.go", "		d.base = d.cuts[i].came\n", ""},
+		}},
+		{name: "new ids wait for the heir like other changes", pkg: replica, test: "^TestNewIDsOfBatches$", edits: []edit{
+			{"internal/cluster/replica/dirty.go", "len(o.dirty.list)+o.ids.charges() >= maxChanged",
+				"len(o.dirty.list) >= maxChanged"},
 		}},
 		{name: "a cancel names the attempt that it takes back", pkg: cluster, test: "^TestAnAttemptWaitsForAReservation$",
 			edits: []edit{
@@ -183,6 +200,23 @@ func ofIDRing() []mutation {
 		{name: "ids that are copied alone have the bound of all", pkg: table, test: "^TestReplacedIDsCount$", edits: []edit{
 			{"limiter/table/import.go", " || p.table.keys.Load() >= replicaFactor*p.table.maxKeys {", " {"},
 		}},
+		{name: "an id that stays where it was is said to", pkg: table, test: "^TestACopyGetsTheIDsThatCame$", edits: []edit{
+			{"limiter/table/newid.go", "		if !p.renewID(pos, state, now) {\n", "		if p.renewID(pos, state, now); false {\n"},
+		}},
+		{name: "ids that come are counted", pkg: table, test: "^TestACopyGetsTheIDsThatCame$", edits: []edit{
+			{"limiter/table/idring.go", "	g.leave()\n	g.push(place, lo, state)\n	p.came++\n",
+				"	g.leave()\n	g.push(place, lo, state)\n"},
+		}},
+		{name: "no id takes the place of one that is remembered", pkg: table, test: "^TestACopyGetsTheIDsThatCame$",
+			edits: []edit{{"limiter/table/idring.go", " || !g.over(now) || ", " || g.n == 0 || "}}},
+		{name: "an id in place of another tenant's is counted", pkg: table,
+			test: "^TestAnIDInPlaceOfAnotherIsCountedOnce$", edits: []edit{
+				{"limiter/table/idring.go", "arith.LabelOf(g.oldest().lo^of) != arith.LabelOf(lo^of)", "of == 0"},
+			}},
+		{name: "an id in place of another member's is counted", pkg: table,
+			test: "^TestEndedIDsOfOthersMakeRoomForOnesOwn$", edits: []edit{
+				{"limiter/table/idring.go", "g.from != from || ", ""},
+			}},
 		{name: "an id that is remembered keeps its place", pkg: table, test: "^TestANewIDTakesAnEndedOnesSlot$",
 			edits: []edit{
 				{"limiter/table/idring.go", "			return e.state.Time <= now\n", "			return e.state.Time > 0\n"},

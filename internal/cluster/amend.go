@@ -98,7 +98,7 @@ func (d *decider) amended(t *turn, k *arith.Charge) {
 		key.Cost = max(1, key.Cost) // a key without a cost would have no id
 		if p := d.parts.of(&key); p != nil && p.r.Own() != nil {
 			p.r.Own().Stands(&key, k.ID)
-			p.charged(t, &key, k.ID, 0)
+			p.charged(t, &key, k.ID, false, 0)
 			replica.GivenBack(t.inputs(), p.r.Own(), &key)
 			p.apply(t)
 		}

@@ -136,6 +136,9 @@ func beginMany(c *Core, charges []arith.Charge, answers []limiter.Decision, with
 		if next := i + table.Ahead; next < len(charges) {
 			c.decider.prefetch(t, &charges[next])
 		}
+		if next := i + table.Ahead/2; next < len(charges) {
+			prefetchIDs(&c.decider, t, &charges[next])
+		}
 		if c.decider.fast(t, &charges[i], &answers[i]) || c.calls.Leases.Decide(&t.Turn, &charges[i], &answers[i]) {
 			continue
 		}

@@ -192,7 +192,7 @@ func (d *decider) confirm(t *turn, q *route.Request, parts []*partition, answer 
 func (d *decider) touched(t *turn, k *arith.Charge) {
 	for i := range k.Len() {
 		if p := d.parts.of(k.Key(i)); p != nil && p.r.Own() != nil {
-			p.charged(t, k.Key(i), k.ID, 0)
+			p.charged(t, k.Key(i), k.ID, false, 0)
 		}
 	}
 }
@@ -271,7 +271,7 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 			cost = k.Cost
 		}
 		p := d.parts.of(k)
-		if stamp, wait := p.charged(t, k, id, cost); wait {
+		if stamp, wait := p.charged(t, k, id, id != nil && charge.ID.Came&(1<<i) != 0, cost); wait {
 			h = d.withhold(t, p, h, q, stamp, answer, idle)
 		}
 	}

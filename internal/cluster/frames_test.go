@@ -8,6 +8,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // The parts of a snapshot come in several frames, and the link reuses a frame after its
@@ -30,7 +31,7 @@ func TestASnapshotKeepsNothingOfItsFrames(t *testing.T) {
 	tn.Out.Batch(other, &peer.Batch{
 		Partition: from.id, Kind: peer.Snapshot, Epoch: peer.Epoch{Counter: 9, Instance: third}, Seq: 7, First: true,
 		Last: true,
-	}, []uint64{charge.Key(0).Hash.Hi}, tn.At)
+	}, []uint64{charge.Key(0).Hash.Hi}, table.NoIDs, tn.At)
 	from.mu.Unlock()
 	tn.end()
 	var f *peer.Frame
@@ -58,7 +59,8 @@ func TestASnapshotKeepsNothingOfItsFrames(t *testing.T) {
 	n := 0
 	tn = receiver.begin()
 	drain(receiver)
-	tn.Out.Batch(third, &peer.Batch{Partition: to.id, Kind: peer.Push}, []uint64{charge.Key(0).Hash.Hi}, tn.At)
+	tn.Out.Batch(third, &peer.Batch{Partition: to.id, Kind: peer.Push}, []uint64{charge.Key(0).Hash.Hi},
+		table.NoIDs, tn.At)
 	got := receiver.Take(third, true)
 	for _, e := range got.Entries {
 		n++

@@ -387,7 +387,7 @@ func TestIDsThatAreNotCopiedAreBounded(t *testing.T) {
 	for i := range uint64(1 << 14) {
 		k.Hash.Hi = i
 		x.p.mu.Lock()
-		x.p.charged(x.c.begin(), &k, nil, 0)
+		x.p.charged(x.c.begin(), &k, nil, false, 0)
 		x.p.mu.Unlock()
 	}
 	if r := x.try(third, 1, false); r == nil || r.Status != peer.Overloaded {
@@ -506,7 +506,7 @@ func TestAResetOfAnOwnerThatIsBehind(t *testing.T) {
 	x := newIdentified(t, limiter.ReplicationOff)
 	turn := x.c.begin()
 	for i := range uint64(1 << 14) {
-		x.p.charged(turn, &arith.Key{Hash: arith.Hash{Hi: 1000 + i}, Rule: x.c.config.Rule("r")}, nil, 0)
+		x.p.charged(turn, &arith.Key{Hash: arith.Hash{Hi: 1000 + i}, Rule: x.c.config.Rule("r")}, nil, false, 0)
 	}
 	turn.end()
 	if !x.p.r.Own().Behind() {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
@@ -11,10 +12,17 @@ import (
 type lookahead struct {
 	table   *table.Table
 	frame   *peer.Frame
-	batch   int    // batch of entry
-	left    uint32 // keys of that batch still to come
+	limits  []*limiter.Limit // of the frame
+	batch   int              // batch of entry
+	left    uint32           // keys of that batch still to come
 	entry   int
 	started bool
+	// ids are those among the last keys that are ids. They are prefetched in two steps, see [table.PrefetchID].
+	ids [table.Ahead / 2]struct {
+		part int
+		hi   uint64
+	}
+	at uint // where the next key lies in ids
 }
 
 // next prefetches the given number of further keys; the first call table.Ahead more.
@@ -42,7 +50,18 @@ func (l *lookahead) next(keys int) {
 		}
 		keys--
 		l.left--
-		l.table.PrefetchKey(int(l.frame.Batches[l.batch].Partition), e.Hi)
+		part, id := int(l.frame.Batches[l.batch].Partition), &l.ids[l.at%uint(len(l.ids))]
+		l.at++
+		if id.hi != 0 {
+			table.PrefetchID(l.table, id.part, id.hi)
+		}
+		id.part, id.hi = part, 0
+		if int(e.Limit) < len(l.limits) && !e.Gone && l.limits[e.Limit].Algorithm() == arith.Remembered {
+			id.hi = e.Hi
+			l.table.PrefetchIDs(part)
+		} else {
+			l.table.PrefetchKey(part, e.Hi)
+		}
 	}
 }
 
@@ -58,6 +77,19 @@ func (d *decider) prefetch(t *turn, charge *arith.Charge) {
 			if charge.ID != nil && k.Cost > 0 {
 				d.table.PrefetchIDs(id)
 			}
+		}
+	}
+}
+
+// prefetchIDs prefetches the ids of a check that this node is going to decide, some checks after prefetch.
+func prefetchIDs(d *decider, t *turn, charge *arith.Charge) {
+	if charge.ID == nil {
+		return
+	}
+	defer t.Catch()
+	for i := range charge.Len() {
+		if k := charge.Key(i); k.Cost > 0 && d.parts.owner(k) == t.c.self {
+			table.PrefetchID(d.table, table.PartitionOf(k), table.IDOf(k, charge.ID.ID).Hi)
 		}
 	}
 }

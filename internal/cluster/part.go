@@ -191,7 +191,7 @@ func (t *turn) do(p *partition, e *replica.Effect) {
 	case replica.SendAck:
 		t.Out.Ack(e.To, e.Ack)
 	case replica.SendBatch:
-		t.Out.Batch(e.To, &e.Batch, e.Keys, t.At)
+		t.Out.Batch(e.To, &e.Batch, e.Keys, e.IDs, t.At)
 	case replica.Refuse, replica.Expire, replica.Rerun, replica.Release:
 		t.c.decider.complete(t, p, e)
 	case replica.Happened:
@@ -247,8 +247,9 @@ func (p *partition) flush(t *turn) {
 
 // charged records that a decision changed a key of a partition, which is locked and
 // owned, see [replica.Ownership.Charged].
-func (p *partition) charged(t *turn, k *arith.Key, id *arith.Idempotency, cost uint64) (stamp uint64, wait bool) {
-	stamp, wait = p.r.Own().Charged(t.inputs(), k, id, cost)
+func (p *partition) charged(t *turn, k *arith.Key, id *arith.Idempotency, came bool,
+	cost uint64) (stamp uint64, wait bool) {
+	stamp, wait = p.r.Own().Charged(t.inputs(), k, id, came, cost)
 	p.apply(t)
 	return stamp, wait
 }

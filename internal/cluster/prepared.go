@@ -72,12 +72,12 @@ func (x *preparations) conclude(t *turn, q *route.Request) {
 		case !is:
 		case held:
 			if (back != 0 || q.Denied) && x.table.CancelHold(t.At, q.Charge, i, q.Receipt.Time, back>>first, q.Denied) {
-				own.Charged(t.inputs(), k, q.Charge.ID, 0)
+				own.Charged(t.inputs(), k, q.Charge.ID, false, 0)
 			}
 		default:
 			here |= back
 			if q.Denied && x.table.ForgetID(t.At, q.Charge, i, q.Receipt.Time) {
-				own.Charged(t.inputs(), k, q.Charge.ID, 0)
+				own.Charged(t.inputs(), k, q.Charge.ID, false, 0)
 			}
 		}
 		p.apply(t)

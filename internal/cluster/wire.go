@@ -114,7 +114,7 @@ func (in *intake) batches(t *turn, f *peer.Frame, may *credible) {
 		limits[i] = l
 	}
 	source := in.table.Source(nameOf(t, f.From))
-	rest, ahead := f.Entries, lookahead{table: in.table, frame: f}
+	rest, ahead := f.Entries, lookahead{table: in.table, frame: f, limits: limits}
 	for i := range f.Batches {
 		b := &f.Batches[i]
 		if next := i + table.Ahead; next < len(f.Batches) {

@@ -30,6 +30,9 @@ type Idempotency struct {
 	Fast bool
 	// Shape is what a hold knows of the whole check that made it; 0: nothing.
 	Shape Shape
+	// Came has a bit for each key of the charge for which the last decision has made its id the youngest of its
+	// partition. The table sets it. For other keys the id had a place already, or is not remembered.
+	Came uint16
 }
 
 // Shape is what is known of all keys of a reservation, beside the hold of each.

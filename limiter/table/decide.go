@@ -67,6 +67,9 @@ func (t *Table) Decide(now limiter.Tick, c *arith.Charge, d *limiter.Decision) e
 	}
 	d.Source = limiter.SourceOwner
 	c.Unnamed = 0
+	if c.ID != nil {
+		c.ID.Came = 0
+	}
 	result := t.attempt(now, c, d, false)
 	if result == decided {
 		return nil

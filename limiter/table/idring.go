@@ -29,8 +29,8 @@ type idEntry struct {
 //
 // Entries are numbered from 0 to below twice the size of the ring and then from 0 again. An element of the
 // index has the number of its entry. Once that has left the ring, the number lies outside those of the present
-// entries, and the element is stale: nobody has to look for it. The index is made anew four times in each turn of
-// the ring: before its numbers come again, and so often that stale elements do not make searches long.
+// entries, and the element is stale: nobody has to look for it. The index is made anew twice in each turn of
+// the ring: before its numbers come again, and so often that a quarter of it stays free.
 //
 // The fields fill one cache line.
 //
@@ -43,6 +43,7 @@ type idRing struct {
 	n      uint32 // entries, with those that were taken out
 	out    uint32 // entries that were taken out
 	number uint16 // of the limit in the registry, if there are entries that were not taken out
+	from   uint8  // who sent ids to the partition that it still has, see [sentBy]; 0: nobody
 }
 
 const (
@@ -155,7 +156,7 @@ func (g *idRing) push(place, lo uint64, state arith.State) {
 	e := &g.ring[pos]
 	e.place, e.lo, e.state = place, lo, state
 	g.n++
-	if pos%max(1, len(g.ring)/4) == 0 {
+	if pos%max(1, len(g.ring)/2) == 0 {
 		g.reindex()
 		return
 	}
@@ -226,7 +227,7 @@ func (g *idRing) drop(now limiter.Tick, gone func(*idEntry)) (dropped int, first
 // resize gives the ring a size, which is enough for its ids.
 func (g *idRing) resize(size int) {
 	old := *g
-	*g = idRing{number: old.number}
+	*g = idRing{number: old.number, from: old.from}
 	if size == 0 {
 		return
 	}
@@ -326,8 +327,23 @@ func (p *partition) addID(place, lo uint64, state arith.State, number uint16, no
 	p.roomForIDs(1, now)
 	g.number = number
 	g.push(place, lo, state)
+	p.came++
 	p.belongsID(lo, 1)
 	p.expiresAt(state.Time)
+}
+
+// replaceOldest adds an id in place of the oldest, if that is over at now and nothing changes that is counted: one
+// tenant has both, and the same node has sent them, if any has. In any other case it reports false.
+func (p *partition) replaceOldest(place, lo uint64, state arith.State, from uint8, now limiter.Tick) bool {
+	g, of := p.table.ring(p), arith.NameID(p.table.ids.limit)
+	if !g.full() || g.from != from || !g.over(now) || arith.LabelOf(g.oldest().lo^of) != arith.LabelOf(lo^of) {
+		return false
+	}
+	g.leave()
+	g.push(place, lo, state)
+	p.came++
+	p.expiresAt(state.Time)
+	return true
 }
 
 // roomForIDs makes room for n more ids: it drops those that are over, and the ring grows if they are few.
@@ -336,16 +352,11 @@ func (p *partition) roomForIDs(n int, now limiter.Tick) {
 	if g.growth(n) == 0 {
 		return
 	}
-	gone, _ := g.drop(now, p.goneFrom())
+	gone, _ := g.drop(now, func(e *idEntry) { p.belongsID(e.lo, -1) })
 	p.table.unreserveIDs(g.number, int64(gone))
 	if free := len(g.ring) - int(g.n); free < n || free <= len(g.ring)/8 {
 		p.resizeIDs(largerRing(max(len(g.ring), int(g.n)+n-1)))
 	}
-}
-
-// goneFrom returns what counts an id of a partition that is removed.
-func (p *partition) goneFrom() func(*idEntry) {
-	return func(e *idEntry) { p.belongsID(e.lo, -1) }
 }
 
 // popID removes the oldest id of a partition if it is over at now, and reports whether it did.
@@ -369,7 +380,7 @@ func (p *partition) resizeIDs(size int) {
 // others ends. A ring that is mostly free shrinks.
 func (p *partition) sweepIDs(now limiter.Tick) (dropped int, first limiter.Tick) {
 	g := p.table.ring(p)
-	dropped, first = g.drop(now, p.goneFrom())
+	dropped, first = g.drop(now, func(e *idEntry) { p.belongsID(e.lo, -1) })
 	if size := ringSize(int(g.n + g.n/8)); size*4 <= len(g.ring) || size < len(g.ring) && p.table.left() < g.bytes() {
 		p.resizeIDs(size)
 	}

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"math"
 	"math/bits"
 	"sync/atomic"
 
@@ -63,10 +64,12 @@ func (t *Table) remembered(now limiter.Tick, c *arith.Charge) (charged, known ui
 
 // decideOnce is decide for a charge with an id.
 func (t *Table) decideOnce(now limiter.Tick, c *arith.Charge, d *limiter.Decision, final bool) outcome {
-	if c.Len() > 1 {
-		t.fetchAll(c)
-	} else if t.decideNew(now, c, d) {
+	if c.Len() == 1 && t.decideNew(now, c, d) {
 		return decided
+	}
+	for i := range c.Len() {
+		place, _ := t.placeOfID(c.Key(i), c.ID.ID)
+		t.fetchBoth(&t.parts[PartitionOf(c.Key(i))], t.order.of(c.Key(i).Hash.Hi), place)
 	}
 	charged, known := t.remembered(now, c)
 	id := c.ID
@@ -204,6 +207,7 @@ func (t *Table) remember(now limiter.Tick, c *arith.Charge, d *limiter.Decision,
 			}
 			place, lo := t.placeOfID(k, c.ID.ID)
 			p.addID(place, lo, idState(now, c.ID, k, chargedOf(&d.Receipt, n, k)), number, now)
+			c.ID.Came |= 1 << i
 		}
 		n += len(k.Rule.Limits)
 	}
@@ -298,7 +302,9 @@ func (t *Table) decideRest(now limiter.Tick, c *arith.Charge, d *limiter.Decisio
 		}
 		n += len(k.Rule.Limits)
 	}
-	if result := t.decideOnce(now, &rest, d, final); result != decided {
+	result := t.decideOnce(now, &rest, d, final)
+	c.ID.Came = 0 // it has those of rest
+	if result != decided {
 		return result
 	}
 	for i := range rest.Len() {
@@ -371,4 +377,31 @@ func (t *Table) explainID(now limiter.Tick, c *arith.Charge, d *limiter.Decision
 	}
 	arith.Repeat(d)
 	arith.Conclude(d)
+}
+
+// NoIDs is a number after which no id has come to any partition, see [Table.ExportIDs].
+const NoIDs = math.MaxUint64
+
+// ExportIDs is Export for the ids that came to a partition after so many, in the order in which they came, perhaps with
+// some that came before. It returns how many came in all; visit may be nil.
+func (t *Table) ExportIDs(part int, after uint64, now limiter.Tick, visit func(Entry)) (came uint64) {
+	p, err := t.partition(part)
+	if err != nil {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if visit == nil || p.came <= after {
+		return p.came
+	}
+	p.advance(now)
+	p.arriveAll(now)
+	g := t.ring(p)
+	for i := g.n - uint32(min(p.came-after, uint64(g.n))); i < g.n; i++ {
+		if pos := g.position(g.numberOf(i)); g.at(pos).Time != idGone {
+			s := g.slot(pos)
+			p.export(&s, now, visit)
+		}
+	}
+	return p.came
 }

@@ -158,6 +158,9 @@ func (p *partition) overwriteID(e *Entry, now limiter.Tick) bool {
 		p.expiresAt(state.Time)
 		return true
 	}
+	if p.replaceOldest(place, e.Lo, state, e.From, now) {
+		return true
+	}
 	one := [1]Entry{*e}
 	if g.full() || p.table.beyondSource(one[:], 1, 0) || p.table.keys.Load() >= replicaFactor*p.table.maxKeys {
 		return false

@@ -139,16 +139,15 @@ func (t *Table) ExportKey(part int, hi uint64, now limiter.Tick, visit func(Entr
 	p.advance(now)
 	p.arriveAll(now)
 	place := t.order.of(hi)
-	var one [1]int
-	if ids := t.ring(p).all(place, one[:0]); len(ids) > 0 { // no key has this half of a hash, too
-		p.exportIDs(ids, now, visit)
+	i, found := p.slots.findKey(place)
+	if !found { // no id has this half of a hash, too
+		var one [1]int
+		p.exportIDs(t.ring(p).all(place, one[:0]), now, visit)
 		return
 	}
-	if i, found := p.slots.findKey(place); found {
-		for s := p.slots.at(i); s.limit != 0 && s.place == place; s = p.slots.at(i) {
-			p.export(s, now, visit)
-			i++
-		}
+	for s := p.slots.at(i); s.limit != 0 && s.place == place; s = p.slots.at(i) {
+		p.export(s, now, visit)
+		i++
 	}
 }
 

@@ -48,7 +48,10 @@ func (t *Table) decideNew(now limiter.Tick, c *arith.Charge, d *limiter.Decision
 	state := idState(now, c.ID, k, chargedOf(&d.Receipt, 0, k))
 	switch {
 	case pos >= 0:
-		p.renewID(pos, state, now)
+		if !p.renewID(pos, state, now) {
+			return true
+		}
+	case over && p.replaceOldest(place, lo, state, 0, now):
 	case over:
 		p.belongsID(g.oldest().lo, -1)
 		g.leave()
@@ -56,12 +59,13 @@ func (t *Table) decideNew(now limiter.Tick, c *arith.Charge, d *limiter.Decision
 	default:
 		p.addID(place, lo, state, r.id, now)
 	}
+	c.ID.Came = 1
 	return true
 }
 
 // renewID remembers an id once more, whose time was over: as the youngest, so that it does not keep others in
-// the ring, or in its place if the ring would have to grow for it.
-func (p *partition) renewID(pos int, state arith.State, now limiter.Tick) {
+// the ring, or in its place if the ring would have to grow for it. It reports whether it is the youngest.
+func (p *partition) renewID(pos int, state arith.State, now limiter.Tick) (came bool) {
 	g := p.table.ring(p)
 	e := g.ring[pos]
 	p.belongsID(e.lo, -1)
@@ -71,12 +75,13 @@ func (p *partition) renewID(pos int, state arith.State, now limiter.Tick) {
 	}
 	if !g.full() {
 		p.addID(e.place, e.lo, state, g.number, now)
-		return
+		return true
 	}
 	g.out--
 	*g.at(pos) = state
 	p.belongsID(e.lo, 1)
 	p.expiresAt(state.Time)
+	return false
 }
 
 // idState returns the state of the id of a charge of a key.
@@ -90,14 +95,5 @@ func (t *Table) fetchBoth(p *partition, key, id uint64) {
 	t.ring(p).fetch(id)
 	if p.slots.homes > 0 {
 		fetchPair(unsafe.Pointer(p.slots.at(p.slots.home(key))))
-	}
-}
-
-// fetchAll is fetchBoth for all keys of a charge.
-func (t *Table) fetchAll(c *arith.Charge) {
-	for i := range c.Len() {
-		k := c.Key(i)
-		place, _ := t.placeOfID(k, c.ID.ID)
-		t.fetchBoth(&t.parts[PartitionOf(k)], t.order.of(k.Hash.Hi), place)
 	}
 }

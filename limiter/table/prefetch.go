@@ -46,7 +46,21 @@ func (t *Table) PrefetchKey(partition int, hi uint64) {
 // partition is ignored.
 func (t *Table) PrefetchIDs(partition int) {
 	if uint(partition) < uint(len(t.parts)) {
+		fetchWrite(unsafe.Pointer(&t.parts[partition]))
 		fetch(unsafe.Pointer(&t.ids.rings[partition]))
+	}
+}
+
+// PrefetchID prefetches what the search for an id reads, and where it comes to lie, by the high half of its hash. It is
+// called some checks after [Table.PrefetchIDs], and does nothing if it would have to wait. An invalid partition is
+// ignored.
+func PrefetchID(t *Table, partition int, hi uint64) {
+	if uint(partition) >= uint(len(t.parts)) {
+		return
+	}
+	if p := &t.parts[partition]; p.mu.TryLock() {
+		t.ring(p).fetch(t.order.of(hi))
+		p.mu.Unlock()
 	}
 }
 

@@ -98,6 +98,9 @@ func (p *partition) sentIDs(from uint8, n int) {
 		all[c.idsOf].keys.Add(-int64(n))
 		p.tally()
 	}
+	if p.table.ring(p).from = c.idsOf; c.ids == 0 {
+		p.table.ring(p).from = 0
+	}
 }
 
 // asked makes a slot that was sent one of this node: a check has asked for it.

@@ -140,6 +140,7 @@ type partition struct {
 	ends     limiter.Tick // no hold here ends before this instant
 	lending  lendings
 	table    *Table // of which it is one
+	came     uint64 // how many ids ever came to its ring
 }
 
 // ring returns the ids of a partition.

@@ -65,6 +65,8 @@ type oneCounter struct{}
 
 func (oneCounter) PrefetchKey(int, uint64) {}
 
+func (oneCounter) ExportIDs(int, uint64, limiter.Tick, func(table.Entry)) uint64 { return 0 }
+
 func (oneCounter) ExportKey(_ int, hi uint64, _ limiter.Tick, visit func(table.Entry)) {
 	visit(table.Entry{Hi: hi, Limit: hourly})
 }
@@ -528,7 +530,7 @@ func TestAFrameIsWholeAfterAPanic(t *testing.T) {
 		if n.panicAt = 0; panics {
 			keys, n.panicAt = []uint64{7, 8}, 2
 		}
-		n.Batch(other, &peer.Batch{Partition: 7, Kind: peer.Delta}, keys, n.now)
+		n.Batch(other, &peer.Batch{Partition: 7, Kind: peer.Delta}, keys, table.NoIDs, n.now)
 	}
 	batch(true) // also its limit is appended again
 	batch(false)
@@ -618,7 +620,7 @@ func TestKeysOfABatchAllocateNothing(t *testing.T) {
 	n := newNode()
 	keys := make([]uint64, 500)
 	allocs := testing.AllocsPerRun(50, func() {
-		n.Batch(other, &peer.Batch{}, keys, n.now)
+		n.Batch(other, &peer.Batch{}, keys, table.NoIDs, n.now)
 		for _, f := range n.take(other) {
 			if len(f.Entries) != len(keys) {
 				t.Fatalf("%d counters of %d keys were sent", len(f.Entries), len(keys))

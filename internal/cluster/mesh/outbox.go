@@ -56,6 +56,8 @@ type draft struct {
 	empty bool              // no entry was added for the present key
 	ids   bool              // the receiver knows entries of ids and reservations
 	visit func(table.Entry) // addEntry, bound once and not for each key
+	// visitID is visit for an entry that is a key of its own.
+	visitID func(table.Entry)
 }
 
 // forget clears the index of the frame's limits. Later ones are appended again.

@@ -213,10 +213,10 @@ func (w *Writer) SpreadExpelled(news []peer.Expulsion, except peer.Instance) {
 	}
 }
 
-// Batch sends a batch with the counters that the given keys have now. at is the time of
-// the counters. An answer is expected. The parts of a snapshot or a push go after
+// Batch sends a batch with the ids that came after a number, and the counters that the given keys have now. at is the
+// time of the counters. An answer is expected. The parts of a snapshot or a push go after
 // everything else.
-func (w *Writer) Batch(to peer.Instance, b *peer.Batch, keys []uint64, at limiter.Tick) {
+func (w *Writer) Batch(to peer.Instance, b *peer.Batch, keys []uint64, after uint64, at limiter.Tick) {
 	bytes, bulk := 100+100*len(keys), false
 	if b.Kind == peer.Snapshot || b.Kind == peer.Push {
 		bytes, bulk = 100+60*len(keys), true
@@ -227,13 +227,13 @@ func (w *Writer) Batch(to peer.Instance, b *peer.Batch, keys []uint64, at limite
 		for i := range min(table.Ahead, len(keys)) {
 			counters.PrefetchKey(id, keys[i])
 		}
+		b.Keys = uint32(len(keys) + w.mesh.addIDs(d, f, b.Partition, after, at)) // before their keys, see Charged
 		for i, hi := range keys {
 			if next := i + table.Ahead; next < len(keys) {
 				counters.PrefetchKey(id, keys[next])
 			}
 			w.mesh.addKey(d, f, b.Partition, hi, at)
 		}
-		b.Keys = uint32(len(keys))
 		f.Batches = append(f.Batches, *b)
 	})
 }
@@ -252,6 +252,26 @@ func (m *Mesh) addKey(d *draft, f *peer.Frame, partition uint16, hi uint64, at l
 		f.Entries = append(f.Entries, peer.Entry{Hi: hi, First: true, Gone: true})
 	}
 	d.frame = nil
+}
+
+// addIDs appends the ids that came to a partition after a number, each as a key. It returns how many.
+func (m *Mesh) addIDs(d *draft, f *peer.Frame, partition uint16, after uint64, at limiter.Tick) int {
+	if after == table.NoIDs || !d.ids {
+		return 0
+	}
+	before := len(f.Entries)
+	if d.visitID == nil {
+		d.visitID = func(e table.Entry) {
+			d.empty = true
+			d.addEntry(e)
+		}
+	}
+	d.frame = f
+	m.config.Counters.ExportIDs(int(partition), after, at, d.visitID)
+	d.frame = nil
+	n := len(f.Entries) - before
+	d.size += 60 * n
+	return n
 }
 
 // remembers reports whether a member remembers ids: versions before do not know what they are.

@@ -23,6 +23,7 @@ func (o *Ownership) flush(t *Step) {
 				o.cut(o.held)
 			}
 			o.dirty.clear()
+			o.ids.start(o)
 			o.dirtyAt, o.urgent = 0, false
 		}
 		return
@@ -63,10 +64,13 @@ func (o *Ownership) feed(t *Step, g *target, due bool) {
 }
 
 // cut closes the batch that is being collected, if it has any change.
-func (o *changes) cut(held *state) {
+func (o *Ownership) cut(held *state) {
 	if o.dirtyAt != 0 {
-		held.saving.collect(o)
+		held.saving.collect(&o.changes)
 		held.seq = o.open
+		if o.ids.some {
+			o.ids.cut(o)
+		}
 		o.open++
 		o.dirtyAt, o.urgent = 0, false
 	}
@@ -85,7 +89,7 @@ func (o *Ownership) delta(t *Step, g *target, kind peer.BatchKind, next peer.Epo
 			t.keys = append(t.keys, d.hi)
 		}
 	}
-	t.sendBatch(g.to, &b, t.keys[from:])
+	t.sendBatch(g.to, &b, t.keys[from:], o.ids.after(g.sent))
 	g.sent = o.held.seq
 }
 
@@ -112,6 +116,7 @@ func (o *Ownership) snapshot(t *Step, g *target) {
 		g.counted, g.counters = true, n
 	}
 	o.cut(o.held)
+	o.ids.cut(o)
 	o.soleCopy = false
 	o.sendAll(t, g.to, peer.Batch{Kind: peer.Snapshot, Epoch: o.held.epoch, Seq: o.held.seq,
 		Ping: g.sending(t.Now, o.waitSince, o.node.Pace)})
@@ -140,7 +145,7 @@ func (p *identity) sendAll(t *Step, to peer.Instance, b peer.Batch) {
 		b.Last = n == len(keys)
 		b.Base = uint64(chunks)
 		chunks++
-		t.sendBatch(to, &b, keys[:n])
+		t.sendBatch(to, &b, keys[:n], table.NoIDs)
 		if keys = keys[n:]; len(keys) == 0 {
 			return
 		}

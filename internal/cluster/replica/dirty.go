@@ -113,7 +113,7 @@ func (d *dirtyKeys) enter(i int) {
 
 // Behind reports whether so many keys and ids have changed that no check with an id is decided
 // until the heir has them: all of them go into one frame.
-func (o *changes) Behind() bool { return len(o.dirty.list) >= maxChanged }
+func (o *changes) Behind() bool { return len(o.dirty.list)+o.ids.charges() >= maxChanged }
 
 // unacknowledged returns how many units a key has answered that the heir has not
 // acknowledged.

@@ -42,7 +42,7 @@ const (
 	SendAnswer
 	SendRevoke
 	SendAck
-	// SendBatch sends Batch with the counters that Keys have when it is applied.
+	// SendBatch sends Batch with the counters that Keys have when it is applied, and the ids that came after IDs.
 	SendBatch
 	// Refuse ends the wait of Request or Reply: it was not executed, for the reason
 	// Status. The owner was Owner then.
@@ -74,6 +74,7 @@ type Effect struct {
 	Ack      peer.Ack
 	Batch    peer.Batch
 	Keys     []uint64
+	IDs      uint64
 
 	Request Request
 	Reply   Reply
@@ -161,9 +162,9 @@ func (e *Effects) sendRevoke(to peer.Instance, r peer.Revoke, asks bool) {
 func (e *Effects) sendAck(to peer.Instance, a peer.Ack) { e.add(SendAck, to).Ack = a }
 
 // sendBatch sends a batch; an answer is expected. keys are not copied.
-func (e *Effects) sendBatch(to peer.Instance, b *peer.Batch, keys []uint64) {
+func (e *Effects) sendBatch(to peer.Instance, b *peer.Batch, keys []uint64, ids uint64) {
 	x := e.add(SendBatch, to)
-	x.Batch, x.Keys, x.Asks = *b, keys, true
+	x.Batch, x.Keys, x.IDs, x.Asks = *b, keys, ids, true
 }
 
 func (e *Effects) event(v Event) { e.add(Happened, 0).Event = v }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // The memory of a usual step is used again, and what it held is let go. That of a large
@@ -16,7 +17,7 @@ func TestEffectsKeepBoundedMemory(t *testing.T) {
 			e.end(Rerun, &question{})
 			e.keys = append(e.keys, 1)
 		}
-		e.sendBatch(other, &peer.Batch{}, e.keys)
+		e.sendBatch(other, &peer.Batch{}, e.keys, table.NoIDs)
 		e.Watch = true
 		if e.Reset(); e.Any() || len(e.keys) != 0 {
 			t.Errorf("after %d there is left %+v", n, e)

@@ -278,7 +278,7 @@ func TestWhoWithholds(t *testing.T) {
 		"it has no heir": func(x *tried) { x.p.own.heir = nil },
 	}, func(x *tried) bool {
 		k := strictKey(t, x.p.id)
-		_, wait := x.p.own.Charged(x.tn, &k, nil, 1)
+		_, wait := x.p.own.Charged(x.tn, &k, nil, false, 1)
 		return wait
 	}, "it has no heir")
 }

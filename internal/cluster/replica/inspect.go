@@ -73,7 +73,7 @@ func (p *Replica) Info(now limiter.Tick) Info {
 	info.Busy = info.Busy || own.next != nil || own.revoking || own.renew || own.handover != nil
 	info.Withheld, info.Waiting = len(own.withheld), len(own.Waits.waiters)
 	info.Suspended = own.suspended
-	info.Changed, info.InDoubt = len(own.dirty.list), len(own.inDoubt)
+	info.Changed, info.InDoubt = len(own.dirty.list)+own.ids.charges(), len(own.inDoubt)
 	if own.waitSince != 0 {
 		info.WaitedFor = now - own.waitSince
 	}

@@ -40,6 +40,7 @@ type Store interface {
 	Count(partition int) int
 	Drop(partition int)
 	Export(partition int, now limiter.Tick, visit func(table.Entry))
+	ExportIDs(partition int, after uint64, now limiter.Tick, visit func(table.Entry)) (came uint64)
 	Import(partition int, now limiter.Tick, entries []table.Entry, mode table.ImportMode) error
 	ReplaceKey(partition int, hi uint64, now limiter.Tick, entries []table.Entry) error
 	UndoIn(partition int, now limiter.Tick, c *arith.Charge, r limiter.Receipt) int

@@ -50,6 +50,7 @@ func (s start) recent(now limiter.Tick) bool { return s.giver != 0 && now-s.sinc
 type changes struct {
 	open  uint64
 	dirty dirtyKeys
+	ids   newIDs
 	// dirtyAt is when the first change entered the batch; 0 if the batch is empty.
 	// urgent means that the batch is sent at the end of the turn.
 	dirtyAt limiter.Tick
@@ -98,6 +99,7 @@ func (p *Replica) newOwnership(t *Step) *Ownership {
 	own := &Ownership{held: &p.state, succession: succession{identity: p.identity}}
 	own.count = p.node.Prepared
 	own.open, own.from.since, own.at, own.took = p.seq+1, t.Now, t.At, t.At
+	own.ids.start(own)
 	return own
 }
 
@@ -227,17 +229,23 @@ func (o *succession) isolated(t *Step) bool {
 }
 
 // Charged records that a decision changed a key and, unless id is nil, whether that id is
-// remembered for it: the heir gets both in one batch, never one without the other. It returns
+// remembered for it: the heir gets both in one batch, never one without the other. With came the id has just come
+// to those of the partition. It returns
 // the stamp of the change, and whether the reply must wait for the heir: that of a lease always does, if there could
 // be an heir. cost is 0 if the decision admitted nothing.
-func (o *Ownership) Charged(t *Step, k *arith.Key, id *arith.Idempotency, cost uint64) (stamp uint64, wait bool) {
+func (o *Ownership) Charged(t *Step, k *arith.Key, id *arith.Idempotency, came bool,
+	cost uint64) (stamp uint64, wait bool) {
 	guarded := !o.isolated(t)
 	if !o.tracks() && !guarded {
 		return o.held.saving.charged(t, &o.changes, k, id), false
 	}
 	if id != nil && k.Cost > 0 {
-		// Before its key, so that a copy that has no room for both takes the id alone.
-		o.mark(table.IDOf(k, id.ID).Hi)
+		if o.ids.some = true; came && o.held.saving == nil {
+			o.ids.open++
+		} else {
+			// Before its key, so that a copy that has no room for both takes the id alone.
+			o.mark(table.IDOf(k, id.ID).Hi)
+		}
 	}
 	d := o.mark(k.Hash.Hi)
 	if d.newSeq != o.open {
@@ -266,7 +274,7 @@ func (o *Ownership) Charged(t *Step, k *arith.Key, id *arith.Idempotency, cost u
 
 // Imported records that a key was changed by an operator. Its copies get that at the end of the turn.
 func Imported(o *Ownership, t *Step, hi uint64) {
-	if o.Charged(t, &arith.Key{Hash: arith.Hash{Hi: hi}}, nil, 0); o.dirtyAt != 0 {
+	if o.Charged(t, &arith.Key{Hash: arith.Hash{Hi: hi}}, nil, false, 0); o.dirtyAt != 0 {
 		o.makeUrgent(t)
 	}
 }
@@ -292,7 +300,7 @@ func (o *changes) mark(hi uint64) *dirtyKey {
 // that need not wait any longer.
 func (o *Ownership) acknowledged(t *Step, seq uint64) {
 	o.dirty.acknowledged(seq)
-	o.dirty.forget(o.copied())
+	forgetCopied(o)
 	o.byPolicy = false
 	o.release(t)
 }

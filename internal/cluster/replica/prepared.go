@@ -102,7 +102,7 @@ func (o *Ownership) Conclude(t *Step, k *arith.Key, id *arith.Idempotency, from 
 	*list = slices.Delete(*list, at, at+1)
 	o.count.Add(-1)
 	if undo {
-		o.Charged(t, k, id, 0)
+		o.Charged(t, k, id, false, 0)
 	}
 	if undo || id != nil || o.InDoubtOf(k) == 0 {
 		o.wakeWaiters(t, k)

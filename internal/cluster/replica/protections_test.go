@@ -221,7 +221,7 @@ func TestARevokedHeirRefusesWhatWaited(t *testing.T) {
 func TestAFormerHeirsAcknowledgementReleasesNothing(t *testing.T) {
 	_, p, tn := closedOwner(t)
 	k := strictKey(t, p.id)
-	stamp, wait := p.own.Charged(tn, &k, nil, 1)
+	stamp, wait := p.own.Charged(tn, &k, nil, false, 1)
 	if !wait {
 		t.Fatal("a strict charge need not wait")
 	}
@@ -246,7 +246,7 @@ func TestAFormerHeirsAcknowledgementReleasesNothing(t *testing.T) {
 func TestALapsedHeirIsAppointedAgain(t *testing.T) {
 	l, p, tn := closedOwner(t)
 	k := strictKey(t, p.id)
-	p.own.Charged(tn, &k, nil, 1)
+	p.own.Charged(tn, &k, nil, false, 1)
 	p.Flush(tn)
 	answer := func(s peer.AckStatus, seq uint64, appointment uint32) {
 		a := peer.Ack{Partition: p.id, Status: s, Epoch: p.epoch, Seq: seq, Appointment: appointment, Ping: l.pings}
@@ -367,7 +367,7 @@ func TestAnOwnerWithoutItsHeirAnswersItsShare(t *testing.T) {
 	p.own.byPolicy = false
 	k.Cost = 20
 	for range 2 {
-		stamp, wait := p.own.Charged(tn, &k, nil, 20)
+		stamp, wait := p.own.Charged(tn, &k, nil, false, 20)
 		if !wait {
 			t.Fatal("a charge of 20 need not wait where D is 5")
 		}
@@ -384,7 +384,7 @@ func TestAnOwnerWithoutItsHeirAnswersItsShare(t *testing.T) {
 func TestWhatIsTakenBackIsCopied(t *testing.T) {
 	_, p, tn := closedOwner(t)
 	k := strictKey(t, p.id)
-	stamp, _ := p.own.Charged(tn, &k, nil, 1)
+	stamp, _ := p.own.Charged(tn, &k, nil, false, 1)
 	q := withheldAt(tn, &k)
 	p.own.Withhold(tn, q, stamp)
 	p.Flush(tn)
@@ -410,7 +410,7 @@ func TestAWithheldResetStands(t *testing.T) {
 		reset, check := withheldAt(tn, &k), withheldAt(tn, &k)
 		reset.Withheld.Reset = true
 		p.own.Withhold(tn, reset, stamp)
-		stamp, _ = p.own.Charged(tn, &k, nil, 1)
+		stamp, _ = p.own.Charged(tn, &k, nil, false, 1)
 		p.own.Withhold(tn, check, stamp)
 		push := peer.Batch{Partition: p.id, Kind: peer.Push, Epoch: peer.Epoch{Counter: counter, Instance: third},
 			First: true, Last: true}
@@ -433,7 +433,7 @@ func TestAWithheldResetStands(t *testing.T) {
 func TestCopiedKeysAreForgotten(t *testing.T) {
 	_, p, tn := closedOwner(t)
 	k := strictKey(t, p.id)
-	p.own.Charged(tn, &k, nil, 1)
+	p.own.Charged(tn, &k, nil, false, 1)
 	tn.Now += batchEvery
 	p.Flush(tn)
 	p.Step(tn, other, Message{Ack: &peer.Ack{Partition: p.id, Status: peer.Acked, Epoch: p.epoch, Seq: p.seq,
@@ -459,7 +459,7 @@ func TestAJoiningNodeCountsItsSeeds(t *testing.T) {
 func TestANewConnectionRepeatsWhatWasSent(t *testing.T) {
 	_, p, tn := closedOwner(t)
 	k := strictKey(t, p.id)
-	p.own.Charged(tn, &k, nil, 1)
+	p.own.Charged(tn, &k, nil, false, 1)
 	tn.Now += batchEvery
 	p.Flush(tn)
 	tn.Reset()

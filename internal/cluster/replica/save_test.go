@@ -202,7 +202,7 @@ func TestChangesForTheDiskAlone(t *testing.T) {
 	tn.Reset()
 	for i := range uint64(3) {
 		k.Hash.Hi = 9 + i%2
-		p.own.Charged(tn, &k, &arith.Idempotency{}, 1)
+		p.own.Charged(tn, &k, &arith.Idempotency{}, false, 1)
 	}
 	if tn.Any() || len(p.own.dirty.list) > 0 {
 		t.Errorf("a tick is to end the batch of %d keys: %+v", len(p.own.dirty.list), tn.Effects)

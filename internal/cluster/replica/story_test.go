@@ -254,12 +254,15 @@ func (m *actor) apply(e *Effect) {
 		m.send(e.To, Message{Ack: &e.Ack}, s.acks(&e.Ack))
 	case SendBatch:
 		msg := Message{Batch: &e.Batch}
+		m.table.ExportIDs(int(s.id), e.IDs, s.now, func(x table.Entry) {
+			msg.Keys = append(msg.Keys, Entries{x.Hi, []table.Entry{x}})
+		})
 		for _, hi := range e.Keys {
 			k := Entries{Hi: hi}
 			m.table.ExportKey(int(s.id), hi, s.now, func(x table.Entry) { k.List = append(k.List, x) })
 			msg.Keys = append(msg.Keys, k)
 		}
-		m.send(e.To, msg, s.batches(&e.Batch, len(e.Keys)))
+		m.send(e.To, msg, s.batches(&e.Batch, len(msg.Keys)))
 	case Refuse:
 		q, ok := e.Request.(*question)
 		if !ok {
@@ -382,7 +385,8 @@ func (m *actor) decide(q *question) {
 	var stamp uint64
 	wait := false
 	m.do(func(t *Step) {
-		stamp, wait = m.p.Own().Charged(t, charge.Key(0), charge.ID, charge.Key(0).Cost)
+		stamp, wait = m.p.Own().Charged(t, charge.Key(0), charge.ID, charge.ID != nil && charge.ID.Came != 0,
+			charge.Key(0).Cost)
 	})
 	if q.Settles {
 		m.do(func(t *Step) {

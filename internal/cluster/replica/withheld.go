@@ -184,7 +184,7 @@ func (o *Ownership) undo(t *Step, r Reply) {
 			if w.Reset {
 				o.node.Store.ForgetID(t.At, w.Charge, i, w.Receipt.Time)
 			}
-			o.Charged(t, k, w.Charge.ID, 0)
+			o.Charged(t, k, w.Charge.ID, false, 0)
 		}
 	}
 }
