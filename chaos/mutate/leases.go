@@ -239,6 +239,9 @@ func ofLeases() []mutation {
 		{name: "a lease is recalled once", pkg: core, test: "^TestWhoDoesNotGiveBack$", edits: []edit{
 			{"internal/cluster/replica/recall.go", "return o.recalled[i].until", "return now + RecallFor"},
 		}},
+		{name: "a lease ends with its window", pkg: held, test: "^TestALeaseEndsWithItsWindow$", edits: []edit{
+			{"internal/lease/holder.go", "	l.endWithWindow(d)\n", ""},
+		}},
 		{name: "where a sliding window is nearly full leases are short", pkg: held, test: "^TestUseOfTheLimit$",
 			edits: []edit{{"internal/lease/hot.go", "use > 0 && e.left", "false && e.left"}}},
 		{name: "a lease ends by the wall clock", pkg: core, test: "^TestALeaseEndsWhileTheMachineIsSuspended$", edits: []edit{

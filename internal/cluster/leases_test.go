@@ -205,7 +205,7 @@ func (x *holder) ask() *limiter.Decision {
 // answer has the owner admit a request, of which so much is left then.
 func (x *holder) answer(id, left uint64, r peer.Receipt) {
 	x.c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: id, Results: 1, Receipt: r}},
-		Results: []peer.Result{{Allowed: true, Remaining: left}}})
+		Results: []peer.Result{{Allowed: true, Remaining: left, ResetAfter: int64(limiter.Day)}}})
 }
 
 // givesBack returns what the owner is told was used of the lease; false if it is told nothing.

@@ -207,6 +207,7 @@ func (h *Holder) Answered(t Instant, l *Lease, span limiter.Tick, d *limiter.Dec
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.find(set, &l.Key)
+	l.endWithWindow(d)
 	used = e != nil && e.next == nil && d.Allowed && !d.Repeated && !d.Overridden &&
 		d.Source == limiter.SourceOwner && d.Len() == len(l.Key.Rule.Limits) &&
 		d.Limit(0).Rule == l.Key.Rule && !l.over(t) && !h.closed.Load()
@@ -220,6 +221,19 @@ func (h *Holder) Answered(t Instant, l *Lease, span limiter.Tick, d *limiter.Dec
 		e.asking = false
 	}
 	return used
+}
+
+// endWithWindow ends a lease that was granted by a decision with the fixed windows in which it was. They end no earlier
+// than counted from the instant at which it was asked for.
+func (l *Lease) endWithWindow(d *limiter.Decision) {
+	for i := range min(d.Len(), len(l.Key.Rule.Limits)) {
+		if l.Key.Rule.Limits[i].Algorithm() != limiter.FixedWindow {
+			continue
+		}
+		if over := l.Until.Now - l.from - useFor(limiter.Span(d.Limit(i).ResetAfter)); over > 0 {
+			l.Until.Now, l.Until.At = l.Until.Now-over, l.Until.At-over
+		}
+	}
 }
 
 // take begins the use of a lease that the owner has granted by a decision.

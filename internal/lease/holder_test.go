@@ -36,7 +36,8 @@ func newFixture(t *testing.T, left uint64) *fixture {
 func (x *fixture) says(left uint64) *limiter.Decision {
 	d := new(limiter.Decision)
 	d.Grow(1)
-	*d.Limit(0) = limiter.LimitDecision{Rule: x.key.Rule, Limit: x.key.Rule.Limits[0], Allowed: true, Remaining: left}
+	*d.Limit(0) = limiter.LimitDecision{Rule: x.key.Rule, Limit: x.key.Rule.Limits[0], Allowed: true, Remaining: left,
+		ResetAfter: time.Hour}
 	d.Allowed, d.Source = true, limiter.SourceOwner
 	return d
 }
@@ -113,5 +114,35 @@ func TestLeasesGrow(t *testing.T) {
 	x = newFixture(t, 100)
 	if n := x.wish(); n > 50 {
 		t.Errorf("%d units are wanted of 100", n)
+	}
+}
+
+// A lease ends with the fixed window in which it was granted, counted from when it was asked for: what it admits later
+// would be of the next one.
+func TestALeaseEndsWithItsWindow(t *testing.T) {
+	for _, passed := range []limiter.Tick{0, 20 * limiter.Millisecond, 45 * limiter.Millisecond} {
+		x := newFixture(t, 1000)
+		began := x.now
+		l := x.Ask(x.now, &x.key, x.wish(), 5, span)
+		d := x.says(900)
+		d.Limit(0).ResetAfter = 40 * time.Millisecond
+		x.now.Now, x.now.At = began.Now+passed, began.At+passed
+		used := x.Answered(x.now, l, span, d)
+		if used != (passed < 40*limiter.Millisecond) {
+			t.Errorf("after %v: used %v", passed.Duration(), used)
+		}
+		if !used {
+			continue
+		}
+		if leased, _ := x.check(); !leased {
+			t.Errorf("after %v it is not used", passed.Duration())
+		}
+		x.now.Now, x.now.At = began.Now+40*limiter.Millisecond, began.At+40*limiter.Millisecond
+		if over, _ := x.Ended(x.now); len(over) != 1 {
+			t.Error("it goes on after the window")
+		}
+		if leased, _ := x.check(); leased {
+			t.Error("it admits after the window")
+		}
 	}
 }
