@@ -228,7 +228,7 @@ func ofLeases() []mutation {
 			{"internal/cluster/decide.go", "if awaitsLent(t, d, q, charge, answer) {", "if false {"},
 		}},
 		{name: "what is given back wakes who waits for it", pkg: core, test: "^TestWhatIsLentIsRecalled$", edits: []edit{
-			{"internal/cluster/amend.go", "			replica.GivenBack(t.inputs(), p.r.Own(), &key)\n", ""},
+			{"internal/cluster/amend.go", "			replica.GivenBack(t.inputs(), p.r.Own(), &key, k.ID.ID)\n", ""},
 		}},
 		{name: "nothing is lent while checks wait for it", pkg: core, test: "^TestWhatIsLentIsRecalled$", edits: []edit{
 			{"internal/cluster/recall.go", "p != nil && replica.AwaitsLent(p.r.Own(), k.Key(0))", "p == nil"},
@@ -237,11 +237,19 @@ func ofLeases() []mutation {
 			{"internal/cluster/recall.go", "	table.Uncount(d.table, k, answer)\n", ""},
 		}},
 		{name: "a lease is recalled once", pkg: core, test: "^TestWhoDoesNotGiveBack$", edits: []edit{
-			{"internal/cluster/replica/recall.go", "return o.recalled[i].until", "return now + RecallFor"},
+			{"internal/cluster/replica/recall.go", "		return t.Now < r.until\n", "		return r.until > 0\n"},
 		}},
 		{name: "a lease ends with its window", pkg: held, test: "^TestALeaseEndsWithItsWindow$", edits: []edit{
 			{"internal/lease/holder.go", "	l.endWithWindow(d)\n", ""},
 		}},
+		{name: "a lease that came back is forgotten", pkg: core + "/replica", test: "^TestRecalledLeasesAreForgotten$",
+			edits: []edit{{"internal/cluster/replica/recall.go", "	delete(o.Waits.recalled, id)\n", ""}}},
+		{name: "a recalled lease that is over is forgotten", pkg: core + "/replica",
+			test: "^TestRecalledLeasesAreForgotten$", edits: []edit{
+				{"internal/cluster/replica/recall.go", "return t.Now >= r.ends", "return t.Now >= r.ends && r.ends == 0"},
+			}},
+		{name: "recalled leases are bounded", pkg: core + "/replica", test: "^TestRecalledLeasesAreForgotten$",
+			edits: []edit{{"internal/cluster/replica/recall.go", "len(o.recalled) < maxRecalled", "maxRecalled > 0"}}},
 		{name: "where a sliding window is nearly full leases are short", pkg: held, test: "^TestUseOfTheLimit$",
 			edits: []edit{{"internal/lease/hot.go", "use > 0 && e.left", "false && e.left"}}},
 		{name: "a lease ends by the wall clock", pkg: core, test: "^TestALeaseEndsWhileTheMachineIsSuspended$", edits: []edit{

@@ -99,7 +99,7 @@ func (d *decider) amended(t *turn, k *arith.Charge) {
 		if p := d.parts.of(&key); p != nil && p.r.Own() != nil {
 			p.r.Own().Stands(&key, k.ID)
 			p.charged(t, &key, k.ID, false, 0)
-			replica.GivenBack(t.inputs(), p.r.Own(), &key)
+			replica.GivenBack(t.inputs(), p.r.Own(), &key, k.ID.ID)
 			p.apply(t)
 		}
 	}

@@ -40,6 +40,7 @@ func lendsNothing(t *turn, d *decider, k *arith.Charge, answer *limiter.Decision
 type loan struct {
 	key *arith.Key
 	id  uint64
+	end limiter.Tick
 }
 
 // inTheWay returns what is lent, and may be waited for, of the keys that deny a check, and the partition of one of
@@ -63,7 +64,7 @@ func inTheWay(t *turn, d *decider, k *arith.Charge, answer *limiter.Decision) (a
 			for _, h := range table.Lent(d.table, key) {
 				if !h.Sliced && p.r.Own().Waits.MayRecall(t.inputs(), h.ID) && borrowed(t.view(), h.ID, nil) {
 					units[l.Key] += h.Cost
-					all = append(all, loan{key, h.ID})
+					all = append(all, loan{key, h.ID, h.End})
 				}
 			}
 		}
@@ -99,7 +100,7 @@ func awaitsLent(t *turn, d *decider, q *route.Request, k *arith.Charge, answer *
 		return false
 	}
 	for _, x := range all {
-		if at := d.parts.of(x.key); at.r.Own().Waits.Recall(t.inputs(), x.id) {
+		if at := d.parts.of(x.key); at.r.Own().Waits.Recall(t.inputs(), x.id, x.end-t.At) {
 			recall(t, x)
 		}
 	}

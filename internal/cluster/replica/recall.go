@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/weirlimit/weir/limiter"
@@ -13,44 +14,44 @@ import (
 
 // recalled is a lease that was recalled.
 type recalled struct {
-	id    uint64
 	until limiter.Tick // when nobody waits for it any more
+	ends  limiter.Tick // when it is over, although its holder has not given it back
 }
 
 const (
 	// RecallFor is the longest wait for units that are recalled.
 	RecallFor   = 4 * TickEvery
-	maxRecalled = 1 << 10 // of one partition; beyond, no other lease is recalled
+	maxRecalled = 1 << 10 // of one partition, that last; beyond, no other lease is recalled
 )
 
 // Waits are the requests that wait until none of their keys is in doubt, or for units that are recalled.
 type Waits struct {
 	waiters  []waiter
-	recalled []recalled
-}
-
-// until returns until when a check that is denied may wait for a lease; an instant that is over if it may not.
-func (o *Waits) until(now limiter.Tick, id uint64) limiter.Tick {
-	o.recalled = slices.DeleteFunc(o.recalled, func(r recalled) bool { return now-r.until >= arith.MaxLease })
-	if i := slices.IndexFunc(o.recalled, func(r recalled) bool { return r.id == id }); i >= 0 {
-		return o.recalled[i].until
-	}
-	if len(o.recalled) >= maxRecalled {
-		return now
-	}
-	return now + RecallFor
+	recalled map[uint64]recalled // by the id of the lease
+	looked   limiter.Tick        // when those that are over were forgotten
 }
 
 // MayRecall reports whether a check that is denied may wait for a lease. With maxRecalled leases it may for these only.
-func (o *Waits) MayRecall(t *Step, id uint64) bool { return o.until(t.Now, id) > t.Now }
+func (o *Waits) MayRecall(t *Step, id uint64) bool {
+	if r, known := o.recalled[id]; known {
+		return t.Now < r.until
+	}
+	if t.Now-o.looked >= RecallFor {
+		o.looked = t.Now
+		maps.DeleteFunc(o.recalled, func(_ uint64, r recalled) bool { return t.Now >= r.ends })
+	}
+	return len(o.recalled) < maxRecalled
+}
 
-// Recall records that a lease is recalled, and reports whether it had not been yet.
-func (o *Waits) Recall(t *Step, id uint64) (first bool) {
-	until := o.until(t.Now, id)
-	if until <= t.Now || slices.ContainsFunc(o.recalled, func(r recalled) bool { return r.id == id }) {
+// Recall records that a lease which lasts for some time yet is recalled, and reports whether it had not been.
+func (o *Waits) Recall(t *Step, id uint64, lasts limiter.Tick) (first bool) {
+	if _, known := o.recalled[id]; known || !o.MayRecall(t, id) {
 		return false
 	}
-	o.recalled = append(o.recalled, recalled{id, until})
+	if o.recalled == nil {
+		o.recalled = make(map[uint64]recalled)
+	}
+	o.recalled[id] = recalled{t.Now + RecallFor, t.Now + lasts}
 	return true
 }
 
@@ -66,8 +67,10 @@ func AwaitsLent(o *Ownership, k *arith.Key) bool {
 	return slices.ContainsFunc(o.Waits.waiters, func(q waiter) bool { return q.lent && asks(q, k) })
 }
 
-// GivenBack schedules the requests that wait for units of a key to be decided again.
-func GivenBack(t *Step, o *Ownership, k *arith.Key) {
+// GivenBack forgets the lease with an id, which may be another hold, and schedules the requests that wait for units of
+// its key to be decided again.
+func GivenBack(t *Step, o *Ownership, k *arith.Key, id uint64) {
+	delete(o.Waits.recalled, id)
 	wake(t, &o.preparations, func(q waiter) bool { return q.lent && asks(q, k) })
 }
 
