@@ -85,7 +85,8 @@ type LimitDecision struct {
 	// RetryAfter is the shortest wait until this limit allows the same cost, if there
 	// are no other checks: units come back by time, and when holds end. It is set if the check was
 	// denied, or if this shadow limit would have denied it. It is exact to the microsecond, and includes what the denial
-	// itself charged. It is 0 if the limit would admit the cost at once, or never.
+	// itself charged. It is 0 if the limit would admit the cost at once, or never. Where only units that are lent stand in
+	// the way it ends when they are given back at the latest: if they were used, the cost may be denied again.
 	RetryAfter time.Duration
 }
 

@@ -239,9 +239,6 @@ func ofLeases() []mutation {
 		{name: "a lease is recalled once", pkg: core, test: "^TestWhoDoesNotGiveBack$", edits: []edit{
 			{"internal/cluster/replica/recall.go", "		return t.Now < r.until\n", "		return r.until > 0\n"},
 		}},
-		{name: "a lease ends with its window", pkg: held, test: "^TestALeaseEndsWithItsWindow$", edits: []edit{
-			{"internal/lease/holder.go", "	l.endWithWindow(d)\n", ""},
-		}},
 		{name: "a lease that came back is forgotten", pkg: core + "/replica", test: "^TestRecalledLeasesAreForgotten$",
 			edits: []edit{{"internal/cluster/replica/recall.go", "	delete(o.Waits.recalled, id)\n", ""}}},
 		{name: "a recalled lease that is over is forgotten", pkg: core + "/replica",
@@ -250,6 +247,24 @@ func ofLeases() []mutation {
 			}},
 		{name: "recalled leases are bounded", pkg: core + "/replica", test: "^TestRecalledLeasesAreForgotten$",
 			edits: []edit{{"internal/cluster/replica/recall.go", "len(o.recalled) < maxRecalled", "maxRecalled > 0"}}},
+		{name: "what is lent is recalled for any rule", pkg: core, test: "^TestWhatIsLentIsRecalledForAnyRule$",
+			edits: []edit{{"internal/cluster/recall.go", "		if p == nil {\n", "		if p == nil || !key.Rule.Leases {\n"}}},
+		{name: "a denial for what is lent is not cached", pkg: core, test: "^TestADenialForWhatIsLent$", edits: []edit{
+			{"internal/cluster/recall.go", "	q.Reply.Provisional = alone\n", "	_ = alone\n"},
+		}},
+		{name: "a denial says when what is lent comes back", pkg: table, test: "^TestWhenWhatIsLentComesBack$", edits: []edit{
+			{"limiter/table/lent.go", "	return min(at, last)\n", "	return at\n"},
+		}},
+		{name: "a denial does so if nothing else matters", pkg: table, test: "^TestWhenWhatIsLentComesBack$", edits: []edit{
+			{"limiter/table/lent.go", " || max(out.Cost, 1) > out.Remaining+units {", " {"},
+		}},
+		{name: "a member that gives back forgets denials", pkg: core,
+			test: "^TestADenialIsForgottenWhenALeaseIsGivenBack$", edits: []edit{
+				{"internal/cluster/route/leases.go", "			x.c.denials.forget(charge) ", "			_ = charge "},
+			}},
+		{name: "a lease ends with its window", pkg: held, test: "^TestALeaseEndsWithItsWindow$", edits: []edit{
+			{"internal/lease/holder.go", "	l.endWithWindow(d)\n", ""},
+		}},
 		{name: "where a sliding window is nearly full leases are short", pkg: held, test: "^TestUseOfTheLimit$",
 			edits: []edit{{"internal/lease/hot.go", "use > 0 && e.left", "false && e.left"}}},
 		{name: "a lease ends by the wall clock", pkg: core, test: "^TestALeaseEndsWhileTheMachineIsSuspended$", edits: []edit{

@@ -422,6 +422,6 @@ func (d *decider) fast(t *turn, charge *arith.Charge, answer *limiter.Decision) 
 	if d.decide(t, &q, []*partition{p}, answer, nil) != route.Answered {
 		return false
 	}
-	at, _ := inTheWay(t, d, charge, answer)
+	at, _, _ := inTheWay(t, d, charge, answer)
 	return at == nil // otherwise nothing has changed, and it may wait
 }

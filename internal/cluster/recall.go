@@ -44,12 +44,15 @@ type loan struct {
 }
 
 // inTheWay returns what is lent, and may be waited for, of the keys that deny a check, and the partition of one of
-// them; nil if the check was admitted, has changed something, or would be denied although that is given back.
-func inTheWay(t *turn, d *decider, k *arith.Charge, answer *limiter.Decision) (at *partition, all []loan) {
+// them; nil if the check was admitted, has changed something, or would be denied although that is given back. alone
+// reports whether it would be admitted if all that is lent was given back, also what is not waited for. The rule of the
+// check need not lend: others do that count in the same place, or it did.
+func inTheWay(t *turn, d *decider, k *arith.Charge, answer *limiter.Decision) (at *partition, all []loan, alone bool) {
 	if answer.Allowed || k.Peek || k.ID != nil && k.ID.Lent || answer.Receipt.Charged != 0 || arith.BlockBegan(answer) {
-		return nil, nil
+		return nil, nil, false
 	}
-	var units [limiter.MaxKeys]uint64
+	var lent, waited [limiter.MaxKeys]uint64
+	waits := true
 	for i := range answer.Len() {
 		l := answer.Limit(i)
 		if l.Allowed || l.Rule.Shadow {
@@ -57,23 +60,30 @@ func inTheWay(t *turn, d *decider, k *arith.Charge, answer *limiter.Decision) (a
 		}
 		key := k.Key(l.Key)
 		p := d.parts.of(key)
-		if p == nil || !key.Rule.Leases {
-			return nil, nil
+		if p == nil {
+			return nil, nil, false
 		}
-		if units[l.Key] == 0 {
+		if lent[l.Key] == 0 {
 			for _, h := range table.Lent(d.table, key) {
-				if !h.Sliced && p.r.Own().Waits.MayRecall(t.inputs(), h.ID) && borrowed(t.view(), h.ID, nil) {
-					units[l.Key] += h.Cost
+				if h.Sliced {
+					continue
+				}
+				lent[l.Key] += h.Cost
+				if p.r.Own().Waits.MayRecall(t.inputs(), h.ID) && borrowed(t.view(), h.ID, nil) {
+					waited[l.Key] += h.Cost
 					all = append(all, loan{key, h.ID, h.End})
 				}
 			}
 		}
-		if !caused(l, units[l.Key]) {
-			return nil, nil
+		if !caused(l, lent[l.Key]) {
+			return nil, nil, false
 		}
-		at = p
+		at, waits = p, waits && caused(l, waited[l.Key])
 	}
-	return at, all
+	if !waits {
+		return nil, nil, at != nil
+	}
+	return at, all, at != nil
 }
 
 // borrowers is how many leases one instance may have had: it numbers them down from itself.
@@ -93,9 +103,10 @@ func borrowed(v *view.View, id uint64, f func(peer.Instance)) (found bool) {
 }
 
 // awaitsLent has a check that was denied wait, if lent units stand in its way: it recalls them. It reports whether the
-// check waits.
+// check waits. If it does not, its denial is not cached: what is lent may come back at any time.
 func awaitsLent(t *turn, d *decider, q *route.Request, k *arith.Charge, answer *limiter.Decision) bool {
-	p, all := inTheWay(t, d, k, answer)
+	p, all, alone := inTheWay(t, d, k, answer)
+	q.Reply.Provisional = alone
 	if p == nil || !p.r.Own().MayWait(t.inputs(), &q.Wait) || !d.pending.admits(&q.Reply) {
 		return false
 	}

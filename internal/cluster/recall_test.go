@@ -142,6 +142,98 @@ func TestWhoDoesNotGiveBack(t *testing.T) {
 	}
 }
 
+// A denial that lent units alone cause says when they are back at the latest, and is not cached: they may be back
+// before. One that has another cause, too, is as any other.
+func TestADenialForWhatIsLent(t *testing.T) {
+	x := lenderTo(t, 1<<60)
+	for n, test := range []struct {
+		cost uint64
+		lent bool
+	}{{8, true}, {10, true}, {11, false}} {
+		k := x.key
+		k.Cost = test.cost
+		x.c.Deliver(&peer.Frame{From: other, To: self, Rules: []peer.Rule{x.rule}, Keys: []peer.Key{k},
+			Checks: []peer.Check{{ID: uint64(n) + 3, Keys: 1, Wait: uint32(firstWait)}}})
+		found := false
+		for f := x.c.Take(other, true); f != nil; f = x.c.Take(other, true) {
+			for i, r := range f.Replies {
+				if found = r.ID == uint64(n)+3; !found {
+					continue
+				}
+				if wait := limiter.Tick(f.Results[i].RetryAfter); f.Results[i].Allowed || r.Provisional != test.lent ||
+					(wait <= 300*limiter.Millisecond) != test.lent {
+					t.Errorf("%d units: %+v, %+v", test.cost, r, f.Results[i])
+				}
+			}
+		}
+		if !found {
+			t.Fatal("no answer")
+		}
+	}
+}
+
+// What is lent is recalled by what is in the table, not by the rule of the check: it may draw up to a part, or come
+// after a reload.
+func TestWhatIsLentIsRecalledForAnyRule(t *testing.T) {
+	for name, rule := range map[string]func(x *identified) *limiter.Rule{
+		"up to a part": func(x *identified) *limiter.Rule { return x.c.config.Rule("r").UpTo(100) },
+		"after a reload": func(x *identified) *limiter.Rule {
+			off := *x.c.config.Rule("r")
+			off.Leases = false
+			return &off
+		},
+	} {
+		x := lenderTo(t, uint64(third)-1)
+		x.p.to.Store(uint64(self))
+		charge := new(arith.Charge)
+		charge.Add(arith.Key{Hash: arith.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: rule(x), Cost: 8})
+		d, done := new(limiter.Decision), false
+		x.c.Begin(charge, d, 0, func() { done = true })
+		if done || x.recalls() != 1 {
+			t.Fatalf("%s: it is answered: %+v", name, d)
+		}
+		x.giveBack(1)
+		if x.settle(); !done || !d.Allowed {
+			t.Errorf("%s: done %v: %+v", name, done, d)
+		}
+	}
+}
+
+// A member that has given a lease back asks the owner again of what that has denied before.
+func TestADenialIsForgottenWhenALeaseIsGivenBack(t *testing.T) {
+	x := newHolderWith(t, peer.LeaseWire, func(c *Config) { c.CachedDenials = true })
+	x.answer(x.lease.ID, 70, peer.Receipt{Charged: 1})
+	more := x.charge.Clone()
+	more.Key(0).Cost = 50
+	ask := func() (cached, asked bool) {
+		d := new(limiter.Decision)
+		x.c.Begin(more.Clone(), d, 0, func() {})
+		for f := x.c.Take(other, true); f != nil; f = x.c.Take(other, true) {
+			for _, q := range f.Checks {
+				asked = true
+				x.c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: q.ID, Results: 1}},
+					Results: []peer.Result{{RetryAfter: int64(limiter.Second), ResetAfter: int64(limiter.Second)}}})
+			}
+			for _, q := range f.Refunds {
+				x.c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: q.ID, Status: peer.Done}},
+					Amended: []peer.Amended{{ID: q.ID, State: uint8(limiter.AmendDone)}}})
+			}
+		}
+		return d.Source == limiter.SourceCached, asked
+	}
+	if cached, asked := ask(); cached || !asked {
+		t.Fatal("premise: the owner is asked")
+	}
+	if cached, _ := ask(); !cached {
+		t.Fatal("premise: its denial is cached")
+	}
+	x.h.pass(120 * limiter.Millisecond)
+	ask() // the lease is given back
+	if cached, asked := ask(); cached || !asked {
+		t.Error("the denial is cached still")
+	}
+}
+
 // A check that the owner itself is asked waits, too.
 func TestAnOwnCheckAwaitsWhatIsLent(t *testing.T) {
 	x := lenderTo(t, uint64(third)-1)

@@ -79,7 +79,7 @@ func (b ledger) countAllSlots() {
 }
 
 // holdTimes corrects the times that a decision has for the limits of keys with holds: units come back when
-// these end, to limits on concurrency then only.
+// these end, to limits on concurrency then only. What is lent may come back, too.
 func (t *Table) holdTimes(now limiter.Tick, c *arith.Charge, d *limiter.Decision) {
 	changed := false
 	for i := range d.Len() {
@@ -103,8 +103,8 @@ func (t *Table) holdTimes(now limiter.Tick, c *arith.Charge, d *limiter.Decision
 			changed = b.slotTimes(now, of, out) || changed
 			continue
 		}
-		out.RetryAfter = (of.state.RetryAt(out.Limit, t.words(of), now, p.clock, max(out.Cost, 1), &b.s.state,
-			b.words()) - now).Duration()
+		until := of.state.RetryAt(out.Limit, t.words(of), now, p.clock, max(out.Cost, 1), &b.s.state, b.words())
+		out.RetryAfter = (loans{b}.comeBack(out, now, until) - now).Duration()
 		changed = true
 	}
 	if changed {

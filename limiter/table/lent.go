@@ -153,6 +153,24 @@ func (b loans) renew(now limiter.Tick) {
 	}
 }
 
+// comeBack returns when to ask again for what a limit denies until an instant: no later than when the last lease ends,
+// if only what is lent stands in the way. What its holders have used then is charged.
+func (b loans) comeBack(out *limiter.LimitDecision, now, at limiter.Tick) limiter.Tick {
+	if out.Allowed || out.Blocked || out.Never {
+		return at
+	}
+	units, last := uint64(0), now
+	for _, h := range b.of.all() {
+		if h.Lent && h.Limit == arith.CountsID(out.Limit) && !b.sliced(h.ID) {
+			units, last = units+h.Cost, max(last, h.End)
+		}
+	}
+	if units == 0 || max(out.Cost, 1) > out.Remaining+units {
+		return at
+	}
+	return min(at, last)
+}
+
 // charge moves the charge of entry i to an instant, and leaves the entry as it is.
 func (b loans) charge(i int, at limiter.Tick) {
 	h := arith.HoldAt(b.of.words(), i)

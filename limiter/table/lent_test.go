@@ -279,3 +279,40 @@ func TestWhatIsLentCountsUnderANewLimit(t *testing.T) {
 		}
 	}
 }
+
+// Where only what is lent stands in the way, a check is worth asking again when it has come back at the latest. For any
+// other the wait is as ever.
+func TestWhenWhatIsLentComesBack(t *testing.T) {
+	for _, rule := range lentRules(t) {
+		days := *rule
+		days.Limits = nil
+		for _, l := range rule.Limits {
+			spec := l.Spec()
+			spec.Window = 24 * time.Hour
+			days.Limits = append(days.Limits, limit(t, spec))
+		}
+		w := lending{t: t, table: New(Config{}), rule: &days, now: limiter.Tick(1e15)}
+		w.ask(w.left() - 12)
+		if !w.lend(4, 200*time.Millisecond) || !w.lend(2, 300*time.Millisecond) || w.left() != 6 {
+			t.Fatalf("%s: %d are left", rule.Name, w.left())
+		}
+		wait := func(cost uint64) limiter.Tick {
+			var d limiter.Decision
+			if err := w.table.Decide(w.now, w.charge(cost), &d); err != nil || d.Allowed {
+				t.Fatalf("%s: %+v, %v", rule.Name, d, err)
+			}
+			return limiter.Span(d.RetryAfter)
+		}
+		if got := wait(12); got != 300*limiter.Millisecond {
+			t.Errorf("%s: after %v", rule.Name, got.Duration())
+		}
+		if got := wait(13); got < limiter.Minute {
+			t.Errorf("%s: another unit, after %v", rule.Name, got.Duration())
+		}
+		w.now += 300*limiter.Millisecond - 1
+		w.giveBack(1) // the other one has ended
+		if w.left() != 8 {
+			t.Errorf("%s: %d are left, and 4 of 6 are charged", rule.Name, w.left())
+		}
+	}
+}

@@ -83,6 +83,7 @@ func (x *Leases) giveBack(t *Turn, l *lease.Lease) {
 	charge.ID = &arith.Idempotency{ID: l.ID, Life: limiter.Second.Duration()}
 	x.c.start(t, &Call{task: task{kind: KindAmend, charge: charge, answer: new(limiter.Decision),
 		amend: limiter.Amend{IgnoreUnknown: true}, done: func(_ *Turn, o *Call) {
+			x.c.denials.forget(charge) // there is more room than when its owner denied
 			amended := o.result.outcome.Amended
 			x.Returned(l, amended != nil && (amended.State == limiter.AmendDone || amended.State == limiter.AmendRepeated))
 		}}})
