@@ -262,6 +262,12 @@ func ofLeases() []mutation {
 			test: "^TestADenialIsForgottenWhenALeaseIsGivenBack$", edits: []edit{
 				{"internal/cluster/route/leases.go", "			x.c.denials.forget(charge) ", "			_ = charge "},
 			}},
+		{name: "leased checks are listed", pkg: core, test: "^TestLeasedChecksAreListed$", edits: []edit{
+			{"internal/cluster/route/leases.go", "		c.config.Sample(charge)\n", "		_ = charge\n"},
+		}},
+		{name: "a node names the keys that its leases decide", pkg: core, test: "^TestLeasedChecksAreListed$", edits: []edit{
+			{"internal/cluster/names.go", "	c.table.SetName(k, name)\n", ""},
+		}},
 		{name: "a lease ends with its window", pkg: held, test: "^TestALeaseEndsWithItsWindow$", edits: []edit{
 			{"internal/lease/holder.go", "	l.endWithWindow(d)\n", ""},
 		}},

@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -69,6 +70,7 @@ func New(c Config) *Core {
 	core.calls = route.New(route.Config{
 		Self: core.self, Deadline: c.Deadline, Mesh: core.mesh, Rules: rules, View: core.view.Load, Places: near,
 		Fallback: c.Fallback, CachedDenials: c.CachedDenials, Wall: wallOf(c.Scheduler),
+		Sample: func(charge *arith.Charge) { table.Sample(c.Table, charge) },
 	})
 	core.memberNews = memberNews{self: c.Self, registry: members.NewRegistry(c.Self.Name), links: core.mesh,
 		view: &core.view, sched: c.Scheduler}

@@ -10,6 +10,7 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // speaks has all members speak a version of the wire.
@@ -251,6 +252,26 @@ func TestAHolderAdmits(t *testing.T) {
 	}
 	if d := x.ask(); d.Source == limiter.SourceLeased {
 		t.Error("it admits after that")
+	}
+}
+
+// What leases decide is among the keys that are asked for most, at the node that decides it.
+func TestLeasedChecksAreListed(t *testing.T) {
+	x := newHolder(t, peer.LeaseWire)
+	x.answer(x.lease.ID, 70, peer.Receipt{Charged: 1})
+	for n := range 2 * table.SampleOf {
+		charge, d := x.charge.Clone(), new(limiter.Decision)
+		if x.c.Begin(charge, d, 0, func() {}); n < table.SampleOf && d.Source != limiter.SourceLeased {
+			t.Fatalf("premise: decided by %v", d.Source)
+		}
+		if charge.Unnamed != 0 {
+			x.c.SetName(charge.Key(0), []byte("k"))
+		}
+	}
+	hottest, _ := x.c.table.Top(10, nil)
+	if len(hottest) != 1 || hottest[0].Name != "k" || hottest[0].Count < table.SampleOf ||
+		hottest[0].Count > 2*table.SampleOf {
+		t.Errorf("%+v", hottest)
 	}
 }
 

@@ -15,7 +15,8 @@ import (
 // three.
 const maxNameBytes = 4 * limiter.MaxKeyBytes
 
-// SetName tells the owner of a key the key's name, without that of a limit. It is called
+// SetName tells the owner of a key the key's name, without that of a limit, and this node's
+// own lists, which have the key if leases decide checks of it here. It is called
 // after a check that asked for the name by [arith.Charge.Unnamed]. Longer names than
 // maxNameBytes are ignored.
 func (c *Core) SetName(k *arith.Key, name []byte) {
@@ -23,9 +24,9 @@ func (c *Core) SetName(k *arith.Key, name []byte) {
 	if p == nil || len(name) > maxNameBytes {
 		return
 	}
+	c.table.SetName(k, name)
 	to := peer.Instance(p.to.Load())
 	if to == c.self {
-		c.table.SetName(k, name)
 		return
 	}
 	n := peer.Name{Hi: k.Hash.Hi, Lo: k.Hash.Lo, Closed: k.Rule.Class() == limiter.Closed, Text: string(name)}

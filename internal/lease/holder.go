@@ -111,6 +111,7 @@ func (l *Lease) over(t Instant) bool { return l.returned || t.Now >= l.Until.Now
 type Wish struct {
 	Units uint64 // to be asked for, see Ask; 0: none are
 	Over  *Lease // to be given back; nil: none is
+	Seen  uint32 // how many checks of the key there were lately
 }
 
 // Decide decides a check of a key that is warm and may be lent for a span, and reports whether it did. others is how
@@ -133,6 +134,7 @@ func (h *Holder) Decide(t Instant, k *arith.Key, span limiter.Tick, others uint6
 		return false, w // it is probably denied: no units are wanted for it
 	}
 	e.count(t.Now, k.Cost)
+	w.Seen = e.checks
 	if l := e.now; l != nil && (l.over(t) || l.used == l.Units || !l.good(t, k.Cost) && e.next.good(t, k.Cost)) {
 		if !l.over(t) {
 			e.grown = growth * l.Units

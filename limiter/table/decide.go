@@ -365,7 +365,7 @@ func (t *Table) insertFresh(now limiter.Tick, counters []counter) {
 func (t *Table) count(c *arith.Charge, d *limiter.Decision) {
 	for i := range c.Len() {
 		p := &t.parts[PartitionOf(c.Key(i))]
-		if p.ops++; p.ops%hotSample == 0 {
+		if p.ops++; p.ops%SampleOf == 0 {
 			t.sample(c, p, i)
 		}
 	}
@@ -413,12 +413,21 @@ func leadsOn(d *limiter.Decision) bool {
 	return false
 }
 
+// Sample counts the key of a check that was decided elsewhere, and stands for [SampleOf] of them, in the list of hot
+// keys of its partition. It is safe for concurrent use.
+func Sample(t *Table, c *arith.Charge) {
+	p := &t.parts[PartitionOf(c.Key(0))]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t.sample(c, p, 0)
+}
+
 // sample adds key i of a charge to the list of hot keys of its partition.
 func (t *Table) sample(c *arith.Charge, p *partition, i int) {
 	if p.hot == nil {
 		p.hot = &topKeys{}
 	}
-	if key := c.Key(i); p.hot.add(key.Hash.Hi, key.Hash.Lo, nil, hotSample) {
+	if key := c.Key(i); p.hot.add(key.Hash.Hi, key.Hash.Lo, nil, SampleOf) {
 		c.Unnamed |= 1 << i
 	}
 }

@@ -68,7 +68,7 @@ func (t *Table) decideFound(p *partition, place uint64, now limiter.Tick, c *ari
 			arith.NoteAllCharged(d, now)
 		}
 		arith.Conclude(d)
-		if p.ops++; p.ops%hotSample == 0 {
+		if p.ops++; p.ops%SampleOf == 0 {
 			t.sample(c, p, 0)
 		}
 		return true

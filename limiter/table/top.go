@@ -28,8 +28,8 @@ type topKeys struct {
 
 const (
 	topPerPartition = 8
-	// hotSample is how many checks there are for one that is counted.
-	hotSample = 16
+	// SampleOf is how many checks there are for one that is counted in a list of hot keys.
+	SampleOf = 16
 )
 
 // topEntry is what is known of a key beside the high half of its hash and its count.

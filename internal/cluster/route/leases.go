@@ -7,6 +7,7 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // Leases are the units that owners have lent this node. It is safe for concurrent use.
@@ -42,6 +43,9 @@ func (x *Leases) Decide(t *Turn, charge *arith.Charge, answer *limiter.Decision)
 		return false
 	}
 	done, w := x.Holder.Decide(x.instant(t), k, span, uint64(max(1, len(v.Members)-1)), answer)
+	if done && w.Seen%table.SampleOf == 0 {
+		c.config.Sample(charge)
+	}
 	if w.Over != nil {
 		x.giveBack(t, w.Over)
 	}

@@ -46,6 +46,9 @@ type Config struct {
 	CachedDenials bool
 	// Wall is the wall clock, by which leases end, too; nil: there is none.
 	Wall func() limiter.Tick
+	// Sample counts the key of a check that a lease has decided among those that are asked for most. It is called for one
+	// in [table.SampleOf] of them.
+	Sample func(*arith.Charge)
 }
 
 // Places is what this node knows of the partitions, without their locks. Its methods may
