@@ -255,6 +255,9 @@ func ofLeases() []mutation {
 		{name: "a denial says when what is lent comes back", pkg: table, test: "^TestWhenWhatIsLentComesBack$", edits: []edit{
 			{"limiter/table/lent.go", "	return min(at, last)\n", "	return at\n"},
 		}},
+		{name: "a denial does not wait for slices", pkg: table, test: "^TestASliceDoesNotComeBack$", edits: []edit{
+			{"limiter/table/lent.go", "CountsID(out.Limit) && !sliced[h.ID] {", "CountsID(out.Limit) {"},
+		}},
 		{name: "a denial does so if nothing else matters", pkg: table, test: "^TestWhenWhatIsLentComesBack$", edits: []edit{
 			{"limiter/table/lent.go", " || max(out.Cost, 1) > out.Remaining+units {", " {"},
 		}},

@@ -160,8 +160,17 @@ func (b loans) comeBack(out *limiter.LimitDecision, now, at limiter.Tick) limite
 		return at
 	}
 	units, last := uint64(0), now
+	var sliced map[uint64]bool // ids of slices: they are renewed
 	for _, h := range b.of.all() {
-		if h.Lent && h.Limit == arith.CountsID(out.Limit) && !b.sliced(h.ID) {
+		if h.Sliced {
+			if sliced == nil {
+				sliced = make(map[uint64]bool)
+			}
+			sliced[h.ID] = true
+		}
+	}
+	for _, h := range b.of.all() {
+		if h.Lent && h.Limit == arith.CountsID(out.Limit) && !sliced[h.ID] {
 			units, last = units+h.Cost, max(last, h.End)
 		}
 	}

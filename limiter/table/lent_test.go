@@ -316,3 +316,21 @@ func TestWhenWhatIsLentComesBack(t *testing.T) {
 		}
 	}
 }
+
+// A slice is renewed, so that nobody is told to wait for its end.
+func TestASliceDoesNotComeBack(t *testing.T) {
+	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{
+		limit(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1e6, Window: 24 * time.Hour}),
+	}}
+	w := lending{t: t, table: New(Config{}), rule: rule, now: limiter.Tick(1e15)}
+	c := w.charge(10)
+	c.ID = &arith.Idempotency{ID: 1, Life: time.Second, Hold: 10 * time.Second, Keep: true, Lent: true, Rate: 1}
+	var d limiter.Decision
+	if err := w.table.Decide(w.now, c, &d); err != nil || d.Remarks().Assigned != 1 {
+		t.Fatalf("premise: a slice: %+v, %v", d, err)
+	}
+	w.ask(w.left() - 5)
+	if err := w.table.Decide(w.now, w.charge(10), &d); err != nil || d.Allowed || d.RetryAfter < time.Minute {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
