@@ -113,6 +113,9 @@ func (s *Service) top(tenant string, n int) (hottest, denied []transport.TopKey)
 		out := make([]transport.TopKey, len(keys))
 		for i, k := range keys {
 			out[i] = transport.TopKey{Key: k.Name, Count: k.Count, Error: k.Error}
+			if l := k.Lent; l.Holders > 0 {
+				out[i].Lent = transport.Lent{Holders: l.Holders, Units: l.Units, Rate: l.Rate, Until: l.Until.Time()}
+			}
 		}
 		return out
 	}

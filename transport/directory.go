@@ -61,6 +61,15 @@ type TopKey struct {
 	Key   string `json:"key"`
 	Count uint64 `json:"count"`
 	Error uint64 `json:"error"`
+	Lent  Lent   `json:"lent,omitzero"`
+}
+
+// Lent is what is lent of a key, in JSON: units, and of slices a rate of them a second.
+type Lent struct {
+	Holders int       `json:"holders"`
+	Units   uint64    `json:"units"`
+	Rate    uint64    `json:"rate,omitempty"`
+	Until   time.Time `json:"until"`
 }
 
 // Reloaded is the response of /v1/reload: the rules that are in force.

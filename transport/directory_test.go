@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/transport"
@@ -41,7 +42,8 @@ func TestDirectory(t *testing.T) {
 	h := &hall{}
 	s := serveApart(t, transport.NewAdmin(transport.AdminOptions{Directory: h,
 		Top: func(_ string, n int) (hottest, denied []transport.TopKey) {
-			return []transport.TopKey{{Key: "/:ada", Count: uint64(n), Error: 1}}, nil
+			lent := transport.Lent{Holders: 2, Units: 40, Rate: 9, Until: time.Unix(0, 0).UTC()}
+			return []transport.TopKey{{Key: "/:ada", Count: uint64(n), Error: 1}}, []transport.TopKey{{Key: "/:bo", Lent: lent}}
 		}, Reload: func(context.Context) (transport.Reloaded, error) {
 			if h.bad != nil {
 				return transport.Reloaded{}, h.bad
@@ -56,7 +58,8 @@ func TestDirectory(t *testing.T) {
 		want               string
 	}{
 		{"GET", "/v1/members", "", 200, `"name":"b"`},
-		{"GET", "/v1/top", "", 200, `{"hottest":[{"key":"/:ada","count":20,"error":1}],"denied":[]}`},
+		{"GET", "/v1/top", "", 200, `{"hottest":[{"key":"/:ada","count":20,"error":1}],"denied":[{"key":"/:bo",` +
+			`"count":0,"error":0,"lent":{"holders":2,"units":40,"rate":9,"until":"1970-01-01T00:00:00Z"}}]}`},
 		{"GET", "/v1/top?n=7", "", 200, `"count":7`},
 		{"GET", "/v1/top?n=0", "", 400, "n must be 1 to 1000"},
 		{"POST", "/v1/reload", "", 200,

@@ -472,3 +472,18 @@ descriptors:
 		t.Errorf("%d limits are named:\n%s", n, text.String())
 	}
 }
+
+// The lists of top keys name a key of which Envoys have slices, and say what is assigned.
+func TestQuotasInTopKeys(t *testing.T) {
+	x := newQuotas(t, nil)
+	for range 40 {
+		x.send("edge", "name=b class=a allowed=10 elapsed=1")
+		x.next()
+		x.node.Advance(time.Second)
+	}
+	hottest, _ := x.node.Top(1)
+	if len(hottest) != 1 || !strings.Contains(hottest[0].Name, "edge") || hottest[0].Count < 32 ||
+		hottest[0].Lent.Holders != 1 || hottest[0].Lent.Units != 26 || hottest[0].Lent.Rate < 10 {
+		t.Errorf("listed are %+v", hottest)
+	}
+}

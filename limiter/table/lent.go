@@ -72,19 +72,23 @@ func (b loans) any() bool {
 }
 
 // Lent returns what is lent of a key: of each lease or slice the entry of one limit.
-func Lent(t *Table, k *arith.Key) (out []arith.Hold) {
+func Lent(t *Table, k *arith.Key) []arith.Hold {
 	p := &t.parts[PartitionOf(k)]
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.lending) == 0 {
 		return nil
 	}
-	b := p.ledgerOf(k)
-	if !b.exists() {
+	return loans{p.ledgerOf(k)}.each()
+}
+
+// each returns of each lease or slice the entry of one limit. There may be no ledger.
+func (b loans) each() (out []arith.Hold) {
+	if !b.of.exists() {
 		return nil
 	}
-	out = make([]arith.Hold, 0, b.s.state.A)
-	for _, h := range b.all() {
+	out = make([]arith.Hold, 0, b.of.s.state.A)
+	for _, h := range b.of.all() {
 		if h.Lent && h.First {
 			out = append(out, h)
 		}

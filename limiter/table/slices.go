@@ -26,6 +26,7 @@ func (b loans) decide(now limiter.Tick, c *arith.Charge, d *limiter.Decision, fi
 		t.look(now, c, d)
 		arith.Conclude(d)
 		d.Repeated = false // it is renewed
+		t.count(c, d)
 		if !b.renewable(k, id.ID) {
 			arith.Deny(d, limiter.Second)
 			return decided

@@ -348,3 +348,35 @@ func TestASliceEndsBeforeTheLastLook(t *testing.T) {
 		t.Errorf("%d are left, and %d before", left, before)
 	}
 }
+
+// The lists of top keys say of a key how many have slices and leases, what of, and until when. A slice is asked for
+// each time that it is renewed.
+func TestTopKeysSayWhatIsLent(t *testing.T) {
+	w := slicing{lending: lending{t: t, table: New(Config{}), rule: lentRules(t)[0], now: limiter.Tick(1e15)}}
+	one, two := &holder{id: 1, burst: 4}, &holder{id: 2, burst: 4}
+	for range hotSample {
+		w.assign(one, 9, time.Second)
+	}
+	w.assign(two, 3, 2*time.Second)
+	w.table.SetName(w.charge(1).Key(0), []byte("divided"))
+	want := TopKey{Name: "divided", Count: hotSample, part: PartitionOf(w.charge(1).Key(0)), key: w.charge(1).Key(0).Hash,
+		Lent: Loans{Holders: 2, Units: 10, Rate: 12, Until: w.now + 2*limiter.Second}}
+	if hottest, _ := w.table.Top(1, nil); len(hottest) != 1 || hottest[0] != want {
+		t.Fatalf("listed are %+v, want %+v", hottest, want)
+	}
+
+	var d limiter.Decision
+	if err := w.table.Decide(w.now, w.charge(1_000_000), &d); err != nil || d.Allowed {
+		t.Fatal(err, d)
+	}
+	w.table.SetName(w.charge(1).Key(0), []byte("divided"))
+	want.Name, want.Count = "divided:"+w.rule.Limits[0].Name(), 1
+	if _, denied := w.table.Top(1, nil); len(denied) != 1 || denied[0] != want {
+		t.Errorf("denied are %+v, want %+v", denied, want)
+	}
+	w.pass(2 * limiter.Second)
+	w.left() // takes off what is over
+	if hottest, _ := w.table.Top(1, nil); hottest[0].Lent != (Loans{}) {
+		t.Errorf("of what is over %+v is said to be lent", hottest[0].Lent)
+	}
+}

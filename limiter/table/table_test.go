@@ -445,7 +445,7 @@ func TestNewcomersAreNamedLate(t *testing.T) {
 	if add(topPerPartition) {
 		t.Error("a key that took another's place is named at once")
 	}
-	if got := top.list(nil, nil); len(got) != 0 {
+	if got := top.list(nil, 0, nil); len(got) != 0 {
 		t.Errorf("keys without names are listed: %+v", got)
 	}
 	if !add(topPerPartition) {
@@ -453,7 +453,7 @@ func TestNewcomersAreNamedLate(t *testing.T) {
 	}
 	h := hash(topPerPartition)
 	top.setName(h.Hi, h.Lo, []byte("/new"))
-	if got, want := top.list(nil, nil), []TopKey{{Name: "/new", Count: 3, Error: 1}}; !slices.Equal(got, want) {
+	if got, want := top.list(nil, 0, nil), []TopKey{{Name: "/new", Count: 3, Error: 1, key: h}}; !slices.Equal(got, want) {
 		t.Errorf("listed are %+v, want %+v", got, want)
 	}
 	if add(topPerPartition) {

@@ -149,6 +149,20 @@ type TopKey struct {
 	Name string
 	// Count is how often it was seen. It is too high by at most Error.
 	Count, Error uint64
+	// Lent is what is lent of the key.
+	Lent Loans
+
+	part int
+	key  arith.Hash
+}
+
+// Loans sum up the leases and the slices of a key.
+type Loans struct {
+	// Holders is how many there are. They have Units, and slices besides Rate units a second.
+	Holders     int
+	Units, Rate uint64
+	// Until is when the last of them ends.
+	Until limiter.Tick
 }
 
 // Top returns up to n keys that were checked most (sampled, one check in 16, and scaled
@@ -159,14 +173,33 @@ func (t *Table) Top(n int, keep func(tenant uint16, name string) bool) (hottest,
 	for i := range t.parts {
 		p := &t.parts[i]
 		p.mu.Lock()
-		hottest = p.hot.list(hottest, keep)
-		denied = p.denied.list(denied, keep)
+		hottest = p.hot.list(hottest, i, keep)
+		denied = p.denied.list(denied, i, keep)
 		p.mu.Unlock()
 	}
-	return most(hottest, n), most(denied, n)
+	hottest, denied = most(hottest, n), most(denied, n)
+	for _, list := range [][]TopKey{hottest, denied} {
+		for i := range list {
+			list[i].lookUp(&t.parts[list[i].part])
+		}
+	}
+	return hottest, denied
 }
 
-func (t *topKeys) list(dst []TopKey, keep func(tenant uint16, name string) bool) []TopKey {
+// lookUp sets what is lent of the key.
+func (k *TopKey) lookUp(p *partition) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, h := range (loans{p.ledgerAt(p.table.order.of(k.key.Hi), k.key.Lo)}).each() {
+		k.Lent.Holders++
+		k.Lent.Units += h.Cost
+		k.Lent.Rate += h.Rate
+		k.Lent.Until = max(k.Lent.Until, h.End)
+	}
+}
+
+// list appends the entries, of a partition.
+func (t *topKeys) list(dst []TopKey, part int, keep func(tenant uint16, name string) bool) []TopKey {
 	if t == nil {
 		return dst
 	}
@@ -179,8 +212,10 @@ func (t *topKeys) list(dst []TopKey, keep func(tenant uint16, name string) bool)
 		if e.limit != nil {
 			name += ":" + e.limit.Name()
 		}
-		if keep == nil || keep(arith.LabelOf(keyOfTop(e.lo, e.limit)), name) {
-			dst = append(dst, TopKey{name, t.count[i], e.err})
+		lo := keyOfTop(e.lo, e.limit)
+		if keep == nil || keep(arith.LabelOf(lo), name) {
+			dst = append(dst, TopKey{Name: name, Count: t.count[i], Error: e.err, part: part,
+				key: arith.Hash{Hi: t.hi[i], Lo: lo}})
 		}
 	}
 	return dst

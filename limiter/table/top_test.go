@@ -34,7 +34,7 @@ func TestNoTenantPushesOthersOutOfLists(t *testing.T) {
 			}
 		}
 		counts := map[string]TopKey{}
-		for _, k := range top.list(nil, nil) {
+		for _, k := range top.list(nil, 0, nil) {
 			counts[k.Name] = k
 		}
 		for name, want := range map[string]uint64{"shop:1": 34, "shop:2": 33, "shop:3": 33, "bank:1": 10} {

@@ -60,8 +60,9 @@ func towns(t *testing.T) (addr string, first *town) {
 		s := transport.NewAdmin(transport.AdminOptions{Directory: d, Warnings: func() []string {
 			return d.warnings
 		}, Top: func(string, int) (hot, denied []transport.TopKey) {
-			return []transport.TopKey{{Key: "/towns:ada", Count: uint64(5 * (i + 1))}, {Key: fmt.Sprint("/only:", i), Count: 7}},
-				nil
+			lent := transport.Lent{Holders: 1, Units: 20, Rate: uint64(30 * i), Until: time.Unix(60, 0)}
+			return []transport.TopKey{{Key: "/towns:ada", Count: uint64(5 * (i + 1)), Lent: lent},
+				{Key: fmt.Sprint("/only:", i), Count: 7}}, []transport.TopKey{{Key: "/only:2", Count: 3, Lent: lent}}
 		}})
 		h := httptest.NewServer(s.Handler())
 		t.Cleanup(h.Close)
@@ -239,11 +240,14 @@ func TestForgottenIsNotLeft(t *testing.T) {
 func TestTop(t *testing.T) {
 	addr, _ := towns(t)
 	status, out, errs := runAs(t, "top", "--server", addr, "-n", "2")
-	want := "asked for most  times\n/towns:ada         15\n/only:0             7\n\ndenied most  times\nnothing yet\n"
+	want := "asked for most  times\n/towns:ada         15  lent 40, and 30 a second, to 2 until 00:01:00 UTC\n" +
+		"/only:0             7\n\ndenied most  times\n" +
+		"/only:2          6  lent 40, and 30 a second, to 2 until 00:01:00 UTC\n"
 	if status != ExitOK || out != want {
 		t.Errorf("%d %s\n%s\nwant\n%s", status, errs, out, want)
 	}
-	if _, out, _ = runAs(t, "top", "--server", addr, "--one"); strings.Contains(out, "/only:1") {
+	if _, out, _ = runAs(t, "top", "--server", addr, "--one"); strings.Contains(out, "/only:1") ||
+		!strings.Contains(out, "/only:2          3  lent 20 to 1 until 00:01:00 UTC\n") {
 		t.Errorf("it asked the others too: %s", out)
 	}
 	if _, out, _ = runAs(t, "top", "--help"); !strings.Contains(out, "from when it got a key's partition") {

@@ -32,7 +32,9 @@ went or were restarted the numbers are lower than what was asked. It asks the no
 (--admin-addr), and the other members at the addresses that they publish. It names
 the members that it cannot ask. Each member lists the keys that it owns. The first
 list comes from a sample of the checks. A key's name does not contain its rule: the
-counts of several rules whose keys have the same parts are added up.
+counts of several rules whose keys have the same parts are added up. What is lent of
+a key, by leases or to Envoys, has how many units and how many more a second that is,
+to how many holders, and when the last of it ends. check --explain names them.
 
 Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 		Example: `  weir top
@@ -130,6 +132,11 @@ func mostOf(keys []transport.TopKey, n int) []transport.TopKey {
 		}
 		out[i].Count += k.Count
 		out[i].Error += k.Error
+		to := &out[i].Lent
+		to.Holders, to.Units, to.Rate = to.Holders+k.Lent.Holders, to.Units+k.Lent.Units, to.Rate+k.Lent.Rate
+		if k.Lent.Until.After(to.Until) {
+			to.Until = k.Lent.Until
+		}
 	}
 	slices.SortFunc(out, func(a, b transport.TopKey) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key))
@@ -147,7 +154,7 @@ func (a *app) topText(out *topKeys) string {
 		var t term.Table
 		t.Row(term.Cell{Text: list.title, Paint: a.OutStyle.Bold}, term.Cell{Text: "times", Paint: a.OutStyle.Bold})
 		for _, k := range list.keys {
-			t.Row(term.Cell{Text: term.Clean(k.Key)}, term.Cell{Text: fmt.Sprint(k.Count)})
+			t.Row(term.Cell{Text: term.Clean(k.Key)}, term.Cell{Text: fmt.Sprint(k.Count)}, term.Cell{Text: lentText(&k.Lent)})
 		}
 		if len(list.keys) == 0 {
 			t.Row(term.Cell{Text: list.none})
@@ -167,6 +174,18 @@ func (a *app) topText(out *topKeys) string {
 		b.WriteString("\n" + unaskedText(out.Unasked))
 	}
 	return b.String()
+}
+
+// lentText tells what is lent, as in "lent 250, and 1000 a second, to 50 until 10:32:05 UTC"; "" if nothing is.
+func lentText(l *transport.Lent) string {
+	switch until := l.Until.UTC().Format("15:04:05 UTC"); {
+	case l.Holders == 0:
+		return ""
+	case l.Rate > 0:
+		return fmt.Sprintf("lent %d, and %d a second, to %d until %s", l.Units, l.Rate, l.Holders, until)
+	default:
+		return fmt.Sprintf("lent %d to %d until %s", l.Units, l.Holders, until)
+	}
 }
 
 // refusedText lists keys that were refused, with what asks for the reason of each.
