@@ -24,8 +24,9 @@ const (
 	maxLeases = 256
 	// lookAt is how often leases are looked at that nobody uses, since they end.
 	lookAt = 10 * time.Millisecond
-	// otherHolders is how many others a client expects to borrow of a key.
-	otherHolders = 2
+	// otherHolders is how many others a client expects to borrow of a key. It asks for an eighth of what was left then: an
+	// owner lends a client no more than a quarter of what is left when it is asked.
+	otherHolders = 4
 	// lendsAgain is when a rule that lends nothing is asked for units again.
 	lendsAgain = limiter.Minute
 )
