@@ -354,12 +354,12 @@ func TestASliceEndsBeforeTheLastLook(t *testing.T) {
 func TestTopKeysSayWhatIsLent(t *testing.T) {
 	w := slicing{lending: lending{t: t, table: New(Config{}), rule: lentRules(t)[0], now: limiter.Tick(1e15)}}
 	one, two := &holder{id: 1, burst: 4}, &holder{id: 2, burst: 4}
-	for range hotSample {
+	for range SampleOf {
 		w.assign(one, 9, time.Second)
 	}
 	w.assign(two, 3, 2*time.Second)
 	w.table.SetName(w.charge(1).Key(0), []byte("divided"))
-	want := TopKey{Name: "divided", Count: hotSample, part: PartitionOf(w.charge(1).Key(0)), key: w.charge(1).Key(0).Hash,
+	want := TopKey{Name: "divided", Count: SampleOf, part: PartitionOf(w.charge(1).Key(0)), key: w.charge(1).Key(0).Hash,
 		Lent: Loans{Holders: 2, Units: 10, Rate: 12, Until: w.now + 2*limiter.Second}}
 	if hottest, _ := w.table.Top(1, nil); len(hottest) != 1 || hottest[0] != want {
 		t.Fatalf("listed are %+v, want %+v", hottest, want)
@@ -374,6 +374,11 @@ func TestTopKeysSayWhatIsLent(t *testing.T) {
 	if _, denied := w.table.Top(1, nil); len(denied) != 1 || denied[0] != want {
 		t.Errorf("denied are %+v, want %+v", denied, want)
 	}
+	w.table.SetCopy(want.part, true)
+	if hottest, _ := w.table.Top(1, nil); len(hottest) != 1 || hottest[0].Lent.Holders > 0 {
+		t.Errorf("of a key whose counters are a copy %+v is listed", hottest)
+	}
+	w.table.SetCopy(want.part, false)
 	w.pass(2 * limiter.Second)
 	w.left() // takes off what is over
 	if hottest, _ := w.table.Top(1, nil); hottest[0].Lent != (Loans{}) {

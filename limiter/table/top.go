@@ -186,10 +186,13 @@ func (t *Table) Top(n int, keep func(tenant uint16, name string) bool) (hottest,
 	return hottest, denied
 }
 
-// lookUp sets what is lent of the key.
+// lookUp sets what is lent of the key. Of a copy the owner says it.
 func (k *TopKey) lookUp(p *partition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.table.copies[p.number].on {
+		return
+	}
 	for _, h := range (loans{p.ledgerAt(p.table.order.of(k.key.Hi), k.key.Lo)}).each() {
 		k.Lent.Holders++
 		k.Lent.Units += h.Cost
