@@ -4,6 +4,10 @@ package main
 func ofIDs() []mutation {
 	const cluster, replica, suite = "./internal/cluster", "./internal/cluster/replica", "./limiter/limitertest"
 	return []mutation{
+		{name: "pushed ids are sent once", pkg: "./internal/cluster/replica", test: "^TestPushedIDsAreSentOnce$",
+			edits: []edit{
+				{"internal/cluster/replica/handoff.go", "			p.own.ids.some = true // of those", "			// of those"},
+			}},
 		{name: "the id of a denied check gives its room back", pkg: "./limiter/table", test: "^TestADeniedIDTakesNoRoom$",
 			edits: []edit{
 				{"limiter/table/newid.go", "	if !d.Allowed {\n		t.unreserveOnce(r)\n", "	if !d.Allowed {\n"},

@@ -212,6 +212,7 @@ func (p *Replica) onPush(t *Step, from peer.Instance, b *peer.Batch, keys []Entr
 	}
 	for _, k := range keys {
 		if len(k.List) > 0 {
+			p.own.ids.some = true // of those that were pushed each is a dirty key, and is sent once
 			p.own.Charged(t, &arith.Key{Hash: arith.Hash{Hi: k.Hi}}, nil, false, 0)
 		}
 	}

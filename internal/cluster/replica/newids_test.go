@@ -19,6 +19,8 @@ type counting struct {
 
 func (s *counting) ExportIDs(int, uint64, limiter.Tick, func(table.Entry)) uint64 { return s.came }
 
+func (*counting) Import(int, limiter.Tick, []table.Entry, table.ImportMode) error { return nil }
+
 // A batch has the ids that came since the one that its receiver has: again if that is not acknowledged, and none that
 // every copy has. With too many of them no check with an id is decided.
 func TestNewIDsOfBatches(t *testing.T) {
@@ -70,5 +72,36 @@ func TestNewIDsOfBatches(t *testing.T) {
 	}
 	if charge(maxChanged); !own.Behind() {
 		t.Errorf("%d ids are not too many", own.ids.charges())
+	}
+}
+
+// What the state of a fenced owner brings is sent as changed keys, and not again with the next id that comes.
+func TestPushedIDsAreSentOnce(t *testing.T) {
+	l := newLab()
+	node := l.node(self)
+	store := &counting{Store: node.Store, came: 100}
+	node.Store = store
+	p := New(node, 7)
+	tn := l.turn(view.New(self, members(self, other, third), seats{0, 1}, 3, 3))
+	e := peer.Epoch{Counter: 4, Instance: self}
+	p.Begin(tn, Fixture{Role: peer.Owned, Epoch: e, Owner: e})
+	own := p.own
+	own.heir = &target{to: other, begun: true, whole: true, sent: p.seq, acked: p.seq}
+	store.came += 50 // with the push
+	key := Entries{Hi: 9, List: []table.Entry{{Hi: 9}}}
+	p.onPush(tn, third, &peer.Batch{Partition: p.id, Kind: peer.Push, Epoch: peer.Epoch{Counter: 3, Instance: third},
+		First: true, Last: true}, []Entries{key})
+	own.cut(own.held)
+	if after := own.ids.after(p.seq - 1); after != table.NoIDs {
+		t.Errorf("the batch of the push has the ids after %d, want none", after)
+	}
+	own.heir.sent, own.heir.acked = p.seq, p.seq
+	forgetCopied(own)
+	store.came++
+	own.Charged(tn, &arith.Key{Cost: 1, Rule: &limiter.Rule{Replication: limiter.ReplicationOff}},
+		&arith.Idempotency{ID: 1}, true, 1)
+	own.cut(own.held)
+	if after := own.ids.after(p.seq - 1); after != 150 {
+		t.Errorf("the next batch has the ids after %d, want 150", after)
 	}
 }
