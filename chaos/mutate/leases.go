@@ -213,7 +213,10 @@ func ofLeases() []mutation {
 			{"internal/engine/lend.go", "entries > callerEntries", "false"},
 		}},
 		{name: "clients leave leases for members", pkg: lends, test: "^TestCallersLeaveLeases$", edits: []edit{
-			{"internal/engine/lend.go", "		all > clientEntries {", "		false {"},
+			{"internal/engine/lend.go", " || all > clientEntries {", " {"},
+		}},
+		{name: "clients leave a quarter for others", pkg: lends, test: "^TestAClientBorrowsAPart$", edits: []edit{
+			{"internal/engine/lend.go", "allUnits > (left+allUnits-k.Cost)/4*3", "false"},
 		}},
 		{name: "owners know members from clients", pkg: core, test: "^TestClientsBorrowLess$", edits: []edit{
 			{"internal/cluster/core.go", "	core.decider.slices.Member = func(", "	_ = func("},

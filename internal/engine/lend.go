@@ -14,8 +14,8 @@ const (
 )
 
 // lend decides a charge that asks for a lease. Of one client it is denied if it is too small to be worth it, or above a
-// quarter of what is left; if its caller then had more than half of what is left without its leases; and if there are
-// too many.
+// quarter of what is left; if its caller then had more than half of what is left without its leases, or all clients
+// more than three quarters without theirs; and if there are too many.
 func (by *Slices) lend(t *table.Table, now limiter.Tick, c *arith.Charge, d *limiter.Decision) error {
 	if by.member(c.ID.ID) {
 		return t.Decide(now, c, d)
@@ -31,7 +31,7 @@ func (by *Slices) lend(t *table.Table, now limiter.Tick, c *arith.Charge, d *lim
 	}
 	k, id := c.Key(0), c.ID.ID
 	each := len(k.Rule.Limits)
-	all, entries, units := each, each, k.Cost
+	all, allUnits, entries, units := each, k.Cost, each, k.Cost
 	for _, h := range table.Lent(t, k) {
 		if h.ID == id {
 			return t.Decide(now, c, d) // it is a repetition
@@ -39,12 +39,12 @@ func (by *Slices) lend(t *table.Table, now limiter.Tick, c *arith.Charge, d *lim
 		if h.Sliced || by.member(h.ID) {
 			continue
 		}
-		if all += each; arith.SameBorrower(h.ID, id) {
+		if all, allUnits = all+each, allUnits+h.Cost; arith.SameBorrower(h.ID, id) {
 			entries, units = entries+each, units+h.Cost
 		}
 	}
-	if k.Cost < arith.LeastLent || k.Cost > left/4 || units > (left+units-k.Cost)/2 || entries > callerEntries ||
-		all > clientEntries {
+	if k.Cost < arith.LeastLent || k.Cost > left/4 || units > (left+units-k.Cost)/2 ||
+		allUnits > (left+allUnits-k.Cost)/4*3 || entries > callerEntries || all > clientEntries {
 		return nil
 	}
 	return t.Decide(now, c, d)

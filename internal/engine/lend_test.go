@@ -46,7 +46,7 @@ func (x *lender) again(id, n uint64) *limiter.Decision {
 }
 
 // A client is lent neither what is not worth it nor more than a quarter of what is left, and its caller not more than
-// half of it, however many leases it has.
+// half of it, however many leases it has. Of however many callers, others find a quarter.
 func TestAClientBorrowsAPart(t *testing.T) {
 	x := newLender(t, 1000)
 	for _, test := range []struct {
@@ -63,16 +63,19 @@ func TestAClientBorrowsAPart(t *testing.T) {
 		{1, 63, true, "500 of one caller"},
 		{2, 126, false, "more than a quarter of 500"},
 		{2, 125, true, "a quarter of 500 to another caller"},
+		{3, 93, true, "a quarter of 375 to a third one"},
+		{4, 33, false, "more than 750 of all"},
+		{4, 32, true, "750 of all"},
 	} {
 		if x.lend(test.caller, test.units) != test.lent {
 			t.Errorf("%s: lent is %v", test.why, !test.lent)
 		}
 	}
-	d := x.again(arith.LeaseID(2<<60, x.last), 125)
+	d := x.again(arith.LeaseID(4<<60, x.last), 32)
 	if !d.Allowed || !d.Repeated {
 		t.Errorf("asked again: %+v", d)
 	}
-	if d = x.again(arith.LeaseID(3<<60, 99), 200); d.Allowed || d.Limit(0).Remaining != 375 {
+	if d = x.again(arith.LeaseID(3<<60, 99), 200); d.Allowed || d.Limit(0).Remaining != 250 {
 		t.Errorf("a denial says what is left: %+v", d)
 	}
 	x.Member = func(id uint64) bool { return id == 7 }
