@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	rlqs "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
@@ -19,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weirlimit/weir/internal/envoy"
@@ -47,6 +49,7 @@ descriptors:
 type quotaFixture struct {
 	*fixture
 	quotas *envoy.Quotas
+	conn   *grpc.ClientConn
 	client rlqs.RateLimitQuotaServiceClient
 	stream rlqs.RateLimitQuotaService_StreamRateLimitQuotasClient
 	log    *logText
@@ -73,7 +76,25 @@ func (l *logText) has(t *testing.T, want string) {
 	}
 }
 
-func newQuotas(t *testing.T, change func(*envoy.Options)) *quotaFixture {
+func newQuotas(t testing.TB, change func(*envoy.Options)) *quotaFixture {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newQuotasAt(t, l, l.Addr().String(), change)
+}
+
+// newVirtualQuotas is newQuotas in a bubble of synctest.
+func newVirtualQuotas(t testing.TB) *quotaFixture {
+	t.Helper()
+	l := bufconn.Listen(1 << 20)
+	return newQuotasAt(t, l, "passthrough:///", nil, grpc.WithContextDialer(
+		func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
+}
+
+func newQuotasAt(t testing.TB, l net.Listener, at string, change func(*envoy.Options),
+	dial ...grpc.DialOption) *quotaFixture {
 	t.Helper()
 	f := newFixture(t, quotaFile, change)
 	x := &quotaFixture{fixture: f, log: new(logText)}
@@ -84,17 +105,13 @@ func newQuotas(t *testing.T, change func(*envoy.Options)) *quotaFixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l, nil) }()
-	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(at, append(dial, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.client = rlqs.NewRateLimitQuotaServiceClient(conn)
+	x.conn, x.client = conn, rlqs.NewRateLimitQuotaServiceClient(conn)
 	x.open()
 	t.Cleanup(func() {
 		_ = conn.Close()
@@ -115,7 +132,7 @@ func (x *quotaFixture) open() {
 }
 
 // usage is what a report says of a bucket: "class=a name=b allowed=1 denied=2 elapsed=3".
-func usage(t *testing.T, text string) *rlqs.RateLimitQuotaUsageReports_BucketQuotaUsage {
+func usage(t testing.TB, text string) *rlqs.RateLimitQuotaUsageReports_BucketQuotaUsage {
 	t.Helper()
 	u := &rlqs.RateLimitQuotaUsageReports_BucketQuotaUsage{BucketId: &rlqs.BucketId{Bucket: map[string]string{}},
 		TimeElapsed: new(durationpb.Duration)}
@@ -284,22 +301,17 @@ func TestQuotasOfHostileReports(t *testing.T) {
 }
 
 // What Envoy has allowed beyond what it was assigned, by its own configuration, is charged.
-func TestQuotasChargeWhatIsBeyond(t *testing.T) {
-	x := newQuotas(t, nil)
+func TestQuotasChargeWhatIsBeyond(t *testing.T) { synctest.Test(t, chargeWhatIsBeyond) }
+
+func chargeWhatIsBeyond(t *testing.T) {
+	x := newVirtualQuotas(t)
 	x.send("edge", "name=b class=a allowed=1")
 	x.next()
 	x.node.Advance(time.Second)
 	before, _ := x.answer(0, "class=a name=b")
 	x.send("edge", "name=b class=a allowed=2000 elapsed=1")
 	x.next()
-	for range 1000 {
-		if x.quotas.Stats().Beyond > 1000 {
-			break
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	x.send("edge", "free=1 allowed=1") // answered after the charge
-	x.next()
+	synctest.Wait() // it is charged
 	after, _ := x.answer(0, "class=a name=b")
 	if s := x.quotas.Stats(); s.Beyond < 1500 || s.Beyond > 2000 {
 		t.Errorf("%d of 2001 requests were beyond what was assigned", s.Beyond)
@@ -339,8 +351,10 @@ func TestQuotasRefuse(t *testing.T) {
 
 // Three Envoys, over gRPC, and one that asks the rate limit service for each request admit what the limit has and no
 // more; one of them has most of the requests.
-func TestQuotasOfThreeEnvoys(t *testing.T) {
-	x := newQuotas(t, nil)
+func TestQuotasOfThreeEnvoys(t *testing.T) { synctest.Test(t, threeEnvoys) }
+
+func threeEnvoys(t *testing.T) {
+	x := newVirtualQuotas(t)
 	begun := x.node.Now()
 	now := func() time.Duration { return x.node.Now().Sub(begun) + time.Hour }
 	id := quotatest.NewID(map[string]string{"name": "b", "class": "a"})
@@ -406,8 +420,8 @@ func TestQuotasOfThreeEnvoys(t *testing.T) {
 			t.Fatalf("after %d0 ms %d are admitted of %d", step, admitted, most)
 		}
 		mu.Unlock()
-		time.Sleep(time.Millisecond)
 		x.node.Advance(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 	}
 	mu.Lock()
 	defer mu.Unlock()

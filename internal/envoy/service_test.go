@@ -22,12 +22,12 @@ import (
 
 // fixture is a service in front of a node whose clock the test moves.
 type fixture struct {
-	t       *testing.T
+	t       testing.TB
 	node    *weirtest.Node
 	service *envoy.Service
 }
 
-func newFixture(t *testing.T, file string, change func(*envoy.Options)) *fixture {
+func newFixture(t testing.TB, file string, change func(*envoy.Options)) *fixture {
 	t.Helper()
 	f := &fixture{t: t, node: weirtest.New(t, "version: 1\nrules: []\n")}
 	o := envoy.Options{Config: frontend.Config{Decider: f.node}, Algorithm: limiter.FixedWindow, Now: f.node.Now}
@@ -54,7 +54,7 @@ func atomic(o *envoy.Options) { o.Mode = envoy.Atomic }
 
 // descriptor makes a descriptor from key=value pairs, separated by blanks. hits=N is the
 // descriptor's own hits_addend, limit=N/UNIT or limit=N/TIMESxUNIT its limit, and back takes its hits back.
-func descriptor(t *testing.T, text string) *ratelimit.RateLimitDescriptor {
+func descriptor(t testing.TB, text string) *ratelimit.RateLimitDescriptor {
 	t.Helper()
 	d := new(ratelimit.RateLimitDescriptor)
 	for field := range strings.FieldsSeq(text) {
