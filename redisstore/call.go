@@ -272,7 +272,7 @@ func (s *Store) decision(w when, mode int64, c *arith.Charge, id *arith.Idempote
 		}
 	}
 	if id != nil {
-		head = s.addIDs(head, out, id, c, extend, last-first < c.Len(), i, first, last, name)
+		head = s.addIDs(head, out, id, c, extend, digit(last-first < c.Len()), i, first, last, name)
 		used = used.with(withIDs)
 	}
 	if out.params != nil {

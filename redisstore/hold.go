@@ -56,13 +56,6 @@ func (s *Store) expectsHolds(c *arith.Charge, first, last int, now limiter.Tick)
 	return false
 }
 
-func digit(is bool) byte {
-	if is {
-		return '1'
-	}
-	return '0'
-}
-
 // recovery returns how long a full bucket takes to recover, in ticks.
 func recovery(l *limiter.Limit) limiter.Tick {
 	per := limiter.Tick(l.Limit())
@@ -335,7 +328,11 @@ func (s *Store) amendment(w when, c *arith.Charge, mode int64, before []int64, a
 			head = strconv.AppendInt(append(head, ','), end, 10)
 		}
 	}
-	head = s.addIDs(head, out, c.ID, c, true, a.IgnoreUnknown, 0, first, last, name)
+	unknown := digit(a.IgnoreUnknown)
+	if a.Named && !a.IgnoreUnknown {
+		unknown = '2' // see lua/amend.lua
+	}
+	head = s.addIDs(head, out, c.ID, c, true, unknown, 0, first, last, name)
 	out.args[0] = string(append(head, ']'))
 	out.route = out.keys[0]
 	out.holding()

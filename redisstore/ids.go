@@ -27,11 +27,11 @@ func appendID(tag []byte, id *arith.Idempotency) []byte {
 // addIDs adds to a call the entries that remember the id of a charge for its keys, and to the
 // head of its arguments what the script takes for them, with a flag: of all keys, or of those with
 // a cost.
-func (s *Store) addIDs(head []byte, out *call, id *arith.Idempotency, c *arith.Charge, all, flag bool, i, first,
-	last int, name arith.KeyNamer) []byte {
+func (s *Store) addIDs(head []byte, out *call, id *arith.Idempotency, c *arith.Charge, all bool, flag byte, i,
+	first, last int, name arith.KeyNamer) []byte {
 	var buf [512]byte
 	head = strconv.AppendInt(append(head, ','), int64(limiter.Span(id.Life)), 10)
-	head = append(append(head, ','), digit(flag))
+	head = append(append(head, ','), flag)
 	limit := 1 // as Lua counts
 	for n := first; n < last; n++ {
 		k := c.Key(n)
@@ -243,4 +243,11 @@ func (m *memory) undo(p *part, n, first, size int, cancel []bool, allowed bool) 
 // limitsOf returns the limits of key n as bits; the first of them is first.
 func limitsOf(c *arith.Charge, n, first int) uint64 {
 	return (1<<len(c.Key(n).Rule.Limits) - 1) << first
+}
+
+func digit(is bool) byte {
+	if is {
+		return '1'
+	}
+	return '0'
 }

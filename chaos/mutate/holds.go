@@ -40,6 +40,14 @@ func ofHolds() []mutation {
 			test: "^TestRedisConforms$/^Transcripts$/^holds_costs$", edits: []edit{
 				{"redisstore/lua/amend.lua", "(not estimate or shape > 0 and inForce == shape % UNLIKE)", "false"},
 			}},
+		{name: "redis: nor behind a rule that is not compared", pkg: "./redisstore",
+			test: "^TestRedisConforms$/^Transcripts$/^holds_costs$", edits: []edit{
+				{"redisstore/lua/amend.lua", "if ignore == 0 and known > 0", "if head[3 + 2 * ids[1].first] ~= 0 and known > 0"},
+			}},
+		{name: "redis: what was used of an attribute is charged where it cost nothing", pkg: "./redisstore",
+			test: "^TestRedisConforms$/^Transcripts$/^holds_costs$", edits: []edit{
+				{"redisstore/hold.go", "		unknown = '2'", "		unknown = '0'"},
+			}},
 		{name: "redis cluster: nor in another slot", pkg: "./redisstore", test: "^TestRedisClusterConforms$", edits: []edit{
 			{"redisstore/hold.go", "a.IgnoreUnknown || m.whole ||", "a.IgnoreUnknown ||"},
 		}},

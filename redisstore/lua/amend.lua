@@ -7,8 +7,8 @@
 -- for each limit what was used and a number of its rule, 0 if its estimate may be another than that of other
 -- rules, and -1 if that is in shadow: then a check that it would have denied, which it was not charged, is not
 -- charged by the settlement either; or the estimate and the end before the extension. Then how long
--- the id is remembered, 1 if an id that is not known is not charged, and for each of the ids the
--- first and the last limit of its key. The ids are KEYS behind those of the limits. The answer is
+-- the id is remembered, 1 if an id that is not known is not charged, or 2 if it is charged whatever the check has
+-- charged, since there is a number for each attribute, and for each of the ids the first and the last limit of its key. The ids are KEYS behind those of the limits. The answer is
 -- the instant, what limiter.AmendState calls it, the cost for which an id stands or the estimate,
 -- how many units were charged beyond a limit, and the estimate that is compared with others', 0 if none is, with
 -- the number of its rule. Where two differ the answer has one as the estimate, and the other behind it. Then how many
@@ -105,7 +105,7 @@ end
 if compared > 0 and shape >= UNLIKE then
   return {now, DIFFERS, compared, 0, 0, 0, 0}
 end
-if head[3 + 2 * ids[1].first] ~= 0 and known > 0 and (not estimate or shape > 0 and inForce == shape % UNLIKE) then
+if ignore == 0 and known > 0 and (not estimate or shape > 0 and inForce == shape % UNLIKE) then
   ignore = 1 -- the check has charged no other keys, see arith.Shape, or it is settled already
 end
 if known == 0 and ignore == 1 then
@@ -117,7 +117,7 @@ for _, id in ipairs(ids) do
   id.more = 0
   if id.hold and not (shadow and #id.hold.parts == 0) then
     id.more = id.cost > id.was and id.cost - id.was or 0
-  elseif not id.was and ignore == 0 and not (shadow and known > 0) then
+  elseif not id.was and ignore ~= 1 and not (shadow and known > 0) then
     id.more = id.cost
     charges = charges or id.cost > 0
   end
