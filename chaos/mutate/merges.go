@@ -24,7 +24,7 @@ func ofMerges() []mutation {
 			}},
 		{name: "a hold of another table is charged in full", pkg: "./limiter/table",
 			test: "^TestAHoldOfAnotherTableIsChargedInFull$", edits: []edit{
-				{"limiter/table/amend.go", "m.more = k.Cost - min(k.Cost, m.here)", "m.more = k.Cost - min(k.Cost, m.was)"},
+				{"limiter/table/amend.go", "overdraw(now, k, m.here)", "overdraw(now, k, counted{units: m.was})"},
 			}},
 		{name: "slots do not count for the units of a rate", pkg: "./limiter/table",
 			test: "^TestAHoldOfAnotherTableIsChargedInFullBesideConcurrency$", edits: []edit{
@@ -33,6 +33,19 @@ func ofMerges() []mutation {
 		{name: "what the larger counter has of a merged reservation is counted", pkg: "./limiter/table",
 			test: "^TestAMergedHoldIsCountedOnce$", edits: []edit{
 				{"limiter/table/moveholds.go", "h.Merge(by[at])", "h.Merge(0)"},
+			}},
+		{name: "each limit is charged what it lacks of a merged reservation", pkg: "./limiter/table",
+			test: "^TestAMergedHoldIsCountedOnceByEachLimit$", edits: []edit{
+				{"limiter/table/amend.go", "		n := k.Cost - min(k.Cost, has.of(arith.CountsID(l)))\n",
+					"		n := k.Cost - min(k.Cost, has.units)\n"},
+			}},
+		{name: "and gives back what it has beyond what was used", pkg: "./limiter/table",
+			test: "^TestAMergedHoldIsCountedOnceByEachLimit$", edits: []edit{
+				{"limiter/table/amend.go", "		n := has.of(h.Limit)\n", "		n := has.units\n"},
+			}},
+		{name: "a merged reservation that is counted in full keeps its limit", pkg: "./limiter/table",
+			test: "^TestAMergedHoldIsCountedOnceByEachLimit$", edits: []edit{
+				{"limiter/arith/back.go", "	if h.Limit == 0 {\n		return h.since", "	if h.Uncounted() {\n		return h.since"},
 			}},
 		{name: "merged reservations share what is counted", pkg: "./limiter/table",
 			test: "^TestMergedHoldsShareWhatIsCounted$", edits: []edit{

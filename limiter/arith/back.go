@@ -294,13 +294,11 @@ func (h *Hold) Refused(l *limiter.Limit, s *State, now limiter.Tick) {
 func (h *Hold) Detach() { h.Limit, h.since = 0, since{} }
 
 // Merge makes an entry of another table one of this, and returns how many of its units are counted here: at most so
-// many as the other's counter had more than that of this table. It gives nothing back any more. Of units that are not
-// counted the limit stays known, see [Hold.Charged].
+// many as the other's counter had more than that of this table. It gives nothing back any more. Its limit stays known,
+// see [Hold.Charged].
 func (h *Hold) Merge(more uint64) (counted uint64) {
 	limit, counted := h.Charged(), min(h.Counted(), more)
-	if h.Detach(); counted < h.Cost {
-		h.since = since{level{lo: limit}, min(h.Cost-counted, mostCounted)}
-	}
+	h.Limit, h.since = 0, since{level{lo: limit}, min(h.Cost-counted, mostCounted)}
 	return counted
 }
 
@@ -318,7 +316,7 @@ func Rise(limit *limiter.Limit, former, s *State, now limiter.Tick) uint64 {
 // Charged returns the [CountsID] of the limit that an entry has charged, here or in another table; 0 if that is not
 // known any more.
 func (h *Hold) Charged() uint64 {
-	if h.Uncounted() {
+	if h.Limit == 0 {
 		return h.since.notLow.lo
 	}
 	return h.Limit

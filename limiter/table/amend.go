@@ -10,11 +10,11 @@ import (
 
 // amending is one key of a charge whose hold is settled or extended.
 type amending struct {
-	known bool   // its id is remembered
-	held  bool   // it has a hold
-	was   uint64 // the cost for which it is remembered
-	here  uint64 // what of it is counted here for sure
-	more  uint64 // what is to be charged
+	known bool    // its id is remembered
+	held  bool    // it has a hold
+	was   uint64  // the cost for which it is remembered
+	here  counted // what of it is counted here for sure
+	more  uint64  // what is to be charged to that of its limits which lacks most
 }
 
 // Amend settles or extends the hold of the charge's ID, which must not be nil, for each key of
@@ -72,7 +72,7 @@ func (t *Table) amend(now limiter.Tick, c *arith.Charge, a limiter.Amend, final 
 			}
 			m.held = b.has(c.ID.ID)
 			if m.here = b.countedOf(c.ID.ID, m.was); k.Rule.Shadow && !b.charges(c.ID.ID) {
-				m.here = math.MaxUint64
+				m.here = counted{units: math.MaxUint64}
 			}
 			shape = max(shape, arith.HoldShape(&b.s.state, b.words(), c.ID.ID))
 		}
@@ -123,7 +123,7 @@ func (t *Table) settle(now limiter.Tick, c *arith.Charge, keys *[limiter.MaxKeys
 		m, k := &keys[i], c.Key(i)
 		switch {
 		case m.held:
-			m.more = k.Cost - min(k.Cost, m.here)
+			m.more = m.here.mostLacking(k)
 		case !m.known && !a.IgnoreUnknown && k.Cost > 0 && !(k.Rule.Shadow && elsewhere):
 			m.more = k.Cost
 			unknown.Add(*k)
@@ -150,7 +150,7 @@ func (t *Table) settle(now limiter.Tick, c *arith.Charge, keys *[limiter.MaxKeys
 	for i := range c.Len() {
 		m, k := &keys[i], c.Key(i)
 		if m.more > 0 {
-			out.Over = max(out.Over, t.overdraw(now, k, m.more))
+			out.Over = max(out.Over, t.overdraw(now, k, m.here))
 		}
 		switch {
 		case m.held:
@@ -206,12 +206,13 @@ func (t *Table) roomFor(now limiter.Tick, k *arith.Key, n uint64) (fresh int64, 
 	return fresh, p.slots.growthBound(int(fresh)) <= left || p.slots.growth(int(fresh)) <= left
 }
 
-// overdraw charges n units to all limits of a key, whatever they have left. It returns how much
+// overdraw charges to each limit of a key what it lacks of the key's cost, whatever it has left. It returns how much
 // of it was beyond a limit.
-func (t *Table) overdraw(now limiter.Tick, k *arith.Key, n uint64) (over uint64) {
+func (t *Table) overdraw(now limiter.Tick, k *arith.Key, has counted) (over uint64) {
 	p, place := &t.parts[PartitionOf(k)], t.order.of(k.Hash.Hi)
 	for _, l := range k.Rule.Limits {
-		if l.Algorithm() == limiter.Concurrency {
+		n := k.Cost - min(k.Cost, has.of(arith.CountsID(l)))
+		if n == 0 || l.Algorithm() == limiter.Concurrency {
 			continue // what was used is held no more
 		}
 		lo := identity(k, l)
@@ -264,13 +265,11 @@ func (b ledger) overdrawHeld(id uint64, now limiter.Tick, used uint64) {
 
 // settleKey gives back what the hold of a key has charged beyond the key's cost, and forgets
 // the hold. Its id is remembered with the cost.
-func (t *Table) settleKey(now limiter.Tick, c *arith.Charge, k *arith.Key, counted uint64) {
+func (t *Table) settleKey(now limiter.Tick, c *arith.Charge, k *arith.Key, has counted) {
 	p := &t.parts[PartitionOf(k)]
 	b := p.ledgerOf(k)
 	b.letGo(c.ID.ID)
-	if less := counted - min(counted, k.Cost); less > 0 {
-		b.giveBackLast(c.ID.ID, now, less)
-	}
+	b.giveBackLast(c.ID.ID, now, has, k.Cost)
 	b.dropHold(c.ID.ID)
 	_, pos, _ := t.findID(now, c, k)
 	id := t.ring(p).at(pos)
@@ -278,12 +277,13 @@ func (t *Table) settleKey(now limiter.Tick, c *arith.Charge, k *arith.Key, count
 	p.expiresAt(id.Time)
 }
 
-// giveBackLast gives back n units of what a hold has charged to each limit, the latest first.
-func (b ledger) giveBackLast(id uint64, now limiter.Tick, n uint64) {
+// giveBackLast gives back to each limit what it has of a hold beyond what was used, of the latest charges first.
+func (b ledger) giveBackLast(id uint64, now limiter.Tick, has counted, used uint64) {
 	words := b.words()
 	for i := int(b.s.state.A) - 1; i >= 0; i-- {
 		h := arith.HoldAt(words, i)
-		if h.ID != id {
+		n := has.of(h.Limit)
+		if n -= min(n, used); h.ID != id || n == 0 {
 			continue
 		}
 		later := uint64(0) // what was charged to this limit after it

@@ -89,7 +89,7 @@ func (t *Table) TakeBack(now limiter.Tick, c *arith.Charge, x Extension) (done b
 // dropRaises gives back the last n units that a hold has charged to each limit, and shortens or
 // removes their entries.
 func (b ledger) dropRaises(id uint64, now limiter.Tick, n uint64) {
-	b.giveBackLast(id, now, n)
+	b.giveBackLast(id, now, counted{units: n}, 0)
 	less := make(map[uint64]uint64) // by limit: the units of this entry and of those before it
 	for _, h := range b.of(id) {
 		less[h.Limit] += h.Cost

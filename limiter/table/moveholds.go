@@ -144,24 +144,46 @@ func (b ledger) estimate(id uint64) (sum uint64) {
 	return sum
 }
 
+// counted is how much of what an id stands for is counted here for sure, by the [arith.CountsID] of the limit.
+type counted struct {
+	units  uint64            // of a limit that is not among these
+	limits map[uint64]uint64 // see [ledger.counted]
+}
+
+func (c counted) of(limit uint64) uint64 {
+	if n, ok := c.limits[limit]; ok {
+		return n
+	}
+	return c.units
+}
+
+// mostLacking returns how much of the cost of a key the counter lacks that lacks most.
+func (c counted) mostLacking(k *arith.Key) (n uint64) {
+	for _, l := range k.Rule.Limits {
+		n = max(n, k.Cost-min(k.Cost, c.of(arith.CountsID(l))))
+	}
+	return n
+}
+
 // countedOf returns how much of what an id stands for, cost units, is counted here for sure: all of it, unless
-// its hold came from another table.
-func (b ledger) countedOf(id, cost uint64) uint64 {
+// its hold came from another table. The counter of one limit may have of that what another one's lacks. A limit that
+// the hold does not know is taken for the one that has least.
+func (b ledger) countedOf(id, cost uint64) counted {
 	strange := false
 	for _, h := range b.of(id) {
 		strange = strange || h.Uncounted()
 	}
 	if !strange {
-		return cost
+		return counted{units: cost}
 	}
-	least := uint64(math.MaxUint64)
-	for _, sum := range b.counted(id) {
-		least = min(least, sum)
+	out := counted{math.MaxUint64, b.counted(id)}
+	for _, sum := range out.limits {
+		out.units = min(out.units, sum)
 	}
-	if least == math.MaxUint64 {
-		return 0
+	if len(out.limits) == 0 {
+		out.units = 0
 	}
-	return least
+	return out
 }
 
 // counted returns how much of what a hold has charged to each limit on rates is counted here, by limit.
@@ -262,7 +284,7 @@ func (p *partition) settleMerged(now limiter.Tick) {
 			estimate, actual := b.estimate(id), arith.IDCost(b.idOf(id, now))
 			switch {
 			case estimate > actual:
-				b.giveBackLast(id, now, estimate-actual)
+				b.giveBackLast(id, now, counted{units: estimate}, actual)
 			case actual > estimate:
 				b.overdrawHeld(id, now, actual)
 			}

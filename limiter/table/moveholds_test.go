@@ -629,3 +629,57 @@ func chargePlain(t *testing.T, table *Table, l *limiter.Limit, n uint64) {
 		t.Fatal(err, d)
 	}
 }
+
+// An owner that stood still pushes a reservation of several limits. Its counter of a second is over, and that of a day
+// raised the one of its heir. Each limit is charged what it lacks of what was used, also at a third table that gets the
+// reservation from there, and where it learns that it was settled elsewhere.
+func TestAMergedHoldIsCountedOnceByEachLimit(t *testing.T) {
+	short := limit(t, limiter.Spec{Name: "s", Limit: 100, Window: time.Second, Algorithm: limiter.FixedWindow})
+	long := hundred(t, limiter.FixedWindow, 24*time.Hour)
+	for _, actual := range []uint64{0, 4, 10, 12, 15} {
+		for _, of := range [][]*limiter.Limit{{short, long}, {long, short}} {
+			for _, third := range []bool{false, true} {
+				for _, elsewhere := range []bool{false, true} {
+					owner, heir := New(Config{MaxKeys: 1000}), New(Config{MaxKeys: 1000})
+					c, now := bothCharge(1, 10, of...), noon+3*limiter.Second
+					part := PartitionOf(c.Key(0))
+					if err := owner.Decide(noon, c, new(limiter.Decision)); err != nil {
+						t.Fatal(err)
+					}
+					moveTo(t, owner, part, now, heir, now, Merge)
+					if third {
+						here := New(Config{MaxKeys: 1000})
+						moveTo(t, heir, part, now, here, now, Merge)
+						heir = here
+					}
+					settles := heir
+					if elsewhere {
+						settles = New(Config{MaxKeys: 1000})
+						moveTo(t, heir, part, now, settles, now, Replace)
+					} else if actual > 10 { // both limits have what it is extended by
+						settles.Amend(now, bothCharge(1, 15, of...), limiter.Amend{Extend: true})
+					}
+					out, _ := settles.Amend(now, bothCharge(1, actual, of...), limiter.Amend{})
+					if elsewhere {
+						moveTo(t, settles, part, now, heir, now, Merge)
+					}
+					peek, d := bothCharge(1, 1, of...), limiter.Decision{}
+					peek.ID, peek.Peek = nil, true
+					if err := heir.Decide(now, peek, &d); err != nil || out.State != limiter.AmendDone {
+						t.Fatal(err, out)
+					}
+					for i, l := range of {
+						want := actual
+						if l == long {
+							want = max(10, actual)
+						}
+						if n := 100 - d.Limit(i).Remaining; n != want {
+							t.Errorf("settled with %d, limit %d of %v counts %d, want %d; third table %t, settled elsewhere %t", actual, i,
+								l.Window(), n, want, third, elsewhere)
+						}
+					}
+				}
+			}
+		}
+	}
+}
