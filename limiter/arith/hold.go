@@ -143,10 +143,13 @@ func (s *State) EachHold(words []uint64, f func(h Hold) (_ Hold, stays bool)) {
 	}
 }
 
+// HoldIs reports whether entry i is of an id.
+func HoldIs(words []uint64, i int, id uint64) bool { return words[i*HoldWords] == id }
+
 // HoldsID reports whether an id has a hold.
 func (s *State) HoldsID(words []uint64, id uint64) bool {
 	for i := range int(s.A) {
-		if words[i*HoldWords] == id {
+		if HoldIs(words, i, id) {
 			return true
 		}
 	}

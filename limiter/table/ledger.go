@@ -71,8 +71,12 @@ func (b ledger) all() iter.Seq2[int, arith.Hold] {
 // of are those of the hold of an id.
 func (b ledger) of(id uint64) iter.Seq2[int, arith.Hold] {
 	return func(yield func(int, arith.Hold) bool) {
-		for i, h := range b.all() {
-			if h.ID == id && !yield(i, h) {
+		if !b.exists() {
+			return
+		}
+		words := b.words()
+		for i := range int(b.s.state.A) {
+			if arith.HoldIs(words, i, id) && !yield(i, arith.HoldAt(words, i)) {
 				return
 			}
 		}

@@ -2,7 +2,6 @@ package table
 
 import (
 	"math"
-	"slices"
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
@@ -43,21 +42,15 @@ func (b loans) decide(now limiter.Tick, c *arith.Charge, d *limiter.Decision, fi
 // One that a new limit does not count ends, and begins again.
 func (b loans) renewable(k *arith.Key, id uint64) bool {
 	for _, l := range k.Rule.Limits {
-		if !slices.ContainsFunc(b.entries(id), func(h arith.Hold) bool {
-			return h.Sliced && h.Limit == arith.CountsID(l) && h.Cost == k.Cost
-		}) {
+		counts := false
+		for _, h := range b.of.of(id) {
+			counts = counts || h.Sliced && h.Limit == arith.CountsID(l) && h.Cost == k.Cost
+		}
+		if !counts {
 			return false
 		}
 	}
 	return true
-}
-
-// entries are those of the hold of an id.
-func (b loans) entries(id uint64) (out []arith.Hold) {
-	for _, h := range b.of.of(id) {
-		out = append(out, h)
-	}
-	return out
 }
 
 // sliced reports whether the hold of an id is a slice.
