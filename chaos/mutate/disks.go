@@ -20,7 +20,12 @@ func ofDisks() []mutation {
 			edits: []edit{{seek, "!p.anyFromDisk(r) &&", "true &&"}}},
 		{name: "an available partition waits for the others", pkg: replica,
 			test: "^TestAnAvailablePartitionWaitsForTheOthers$", edits: []edit{
-				{seek, "return !p.awaits(t, r) && ", "return "},
+				{seek, " && !p.awaits(t, r)", ""},
+			}},
+		{name: "who is gone is silent while others are awaited", pkg: replica,
+			test: "^TestWhoIsGoneIsSilentWhileOthersAreAwaited$", edits: []edit{
+				{seek, "return p.gone(t, r, 0, p.owner.Instance) &&",
+					"return !p.awaits(t, r) && p.gone(t, r, 0, p.owner.Instance) &&"},
 			}},
 		{name: "a copy from a disk is kept for a while", pkg: replica, test: "^TestACopyFromADiskIsKept$", edits: []edit{
 			{"internal/cluster/replica/learn.go", "p.epoch != p.mine && !p.FromDisk() &&", "p.epoch != p.mine &&"},

@@ -88,6 +88,22 @@ func TestAnAvailablePartitionWaitsForTheOthers(t *testing.T) {
 	}
 }
 
+// Meanwhile the last owner and its heir, which this node never saw, are found to be gone: that takes no time beyond.
+func TestWhoIsGoneIsSilentWhileOthersAreAwaited(t *testing.T) {
+	_, p, tn := readBack(t)
+	p.closed, p.owner, p.heir = false, ownedBy(third), fourth
+	r := &claimRound{kind: peer.Ask, whom: []peer.Instance{other, third, fourth}, answers: make([]answer, 3)}
+	r.answers[0].has = true
+	for ; tn.Now < p.node.RestoreUntil; tn.Now += GoneAfter {
+		if p.lastResortDue(tn, r) {
+			t.Fatal("it goes on, and one of three is not back")
+		}
+	}
+	if !p.lastResortDue(tn, r) {
+		t.Error("the time is over, and the owner or its heir is waited for, silent for seconds")
+	}
+}
+
 // A copy from a disk is not dropped because some member names an owner and an heir: both may have ended with all
 // others.
 func TestACopyFromADiskIsKept(t *testing.T) {

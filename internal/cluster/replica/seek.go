@@ -165,7 +165,8 @@ func (p *Replica) lastResortDue(t *Step, r *claimRound) bool {
 			return false
 		}
 	}
-	return !p.awaits(t, r) && p.gone(t, r, 0, p.owner.Instance) && p.gone(t, r, 1, p.heir)
+	// They are silent while others are awaited, too: so that comes last.
+	return p.gone(t, r, 0, p.owner.Instance) && p.gone(t, r, 1, p.heir) && !p.awaits(t, r)
 }
 
 // gone reports whether a former owner or heir needs no more waiting for: it has answered
