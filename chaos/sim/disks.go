@@ -25,17 +25,19 @@ const (
 // disks are the disks of a run, by the names of nodes.
 type disks struct {
 	of      map[string]*disktest.Memory
-	before  map[string]*disktest.Memory // what they had earlier
-	cut     bool                        // all nodes end, or have ended, at once
-	empty   bool                        // partitions may start empty: the run has not settled yet
-	lost    map[int]limiter.Tick        // when all who had a partition had ended, until it is restored
-	late    limiter.Tick                // how late the timers of a node were at most
-	missing int                         // nodes that are not back yet
-	lostAt  limiter.Tick                // when one was lost, or became older; 0 if none was
-	endedAt limiter.Tick                // when the last outage began
-	twice   bool                        // then another node ended before partitions were together again
-	forgot  bool                        // then one was forgotten whose disk may have been the only one left
-	emptied map[int]int                 // how often a partition started empty since the disk that has it was not there
+	before  map[string]*disktest.Memory // what they had at olderAt
+	olderAt limiter.Tick
+	savedAt limiter.Tick         // when the oldest that one of them has was saved, after the last outage
+	cut     bool                 // all nodes end, or have ended, at once
+	empty   bool                 // partitions may start empty: the run has not settled yet
+	lost    map[int]limiter.Tick // when all who had a partition had ended, until it is restored
+	late    limiter.Tick         // how late the timers of a node were at most
+	missing int                  // nodes that are not back yet
+	lostAt  limiter.Tick         // when one was lost, or became older; 0 if none was
+	endedAt limiter.Tick         // when the last outage began
+	twice   bool                 // then another node ended before partitions were together again
+	forgot  bool                 // then one was forgotten whose disk may have been the only one left
+	emptied map[int]int          // how often a partition started empty since the disk that has it was not there
 }
 
 // spreadOver is how long it takes until all have ended.
@@ -221,7 +223,7 @@ func (w *World) outage(rules map[string]*limiter.Rule) {
 			spread = spreadOver
 		}
 	}
-	d.missing, d.endedAt = len(all), w.now
+	d.missing, d.endedAt, d.savedAt = len(all), w.now, w.now
 	changed := w.rng.IntN(len(all))
 	what := w.rng.IntN(4)
 	for i, n := range all {
@@ -241,6 +243,7 @@ func (w *World) outage(rules map[string]*limiter.Rule) {
 				d.lostAt = w.now // of what changed since
 				d.of[n.name] = d.before[n.name].Copy()
 				d.of[n.name].Crash(0)
+				d.savedAt = d.olderAt
 			}
 		})
 		w.after(spread+w.between(100*ms, backWithin-spread), func() {
@@ -252,25 +255,27 @@ func (w *World) outage(rules map[string]*limiter.Rule) {
 	}
 }
 
-// forgetLeft has an operator forget who left since the last save before the outage: disks have the members of
-// before, so closed partitions wait for it, as promised. Who left earlier must not be waited for.
+// forgetLeft has an operator forget who left since the last save of what the disks have: they have the members of
+// before, so closed partitions wait for it, as promised. Who left earlier must not be waited for. Who starts with an
+// older disk tells the others of its members, and they wait, too.
 func (d *disks) forgetLeft(w *World) {
 	w.after(limiter.Second, func() {
 		for _, n := range w.nodes {
-			if n.leftAt < d.endedAt-d.interval() || len(w.live()) == 0 ||
-				slices.ContainsFunc(w.live(), func(o *Node) bool { return o.name == n.name }) {
+			if n.leftAt < d.savedAt-d.interval() || w.runs(n.name) {
 				continue
 			}
-			at := w.live()[0]
-			at.do(func() { at.members.Forget(n.name) })
-			w.logf("%s is told to forget %s, which left", at.name, n.name)
-			d.forgot = d.forgot || d.lostAt != 0
+			for _, at := range w.live() { // not all of them know of it
+				at.do(func() { at.members.Forget(n.name) })
+				w.logf("%s is told to forget %s, which left", at.name, n.name)
+			}
+			d.forgot = d.forgot || d.lostAt != 0 && n.leftAt >= d.endedAt-d.interval()
 		}
 	})
 }
 
 // older keeps what the disks have now, for who gets an older one.
-func (d *disks) older() {
+func (d *disks) older(now limiter.Tick) {
+	d.olderAt = now
 	for name, m := range d.of {
 		d.before[name] = m.Copy()
 	}

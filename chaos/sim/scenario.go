@@ -182,7 +182,7 @@ func (w *World) faults(kind Kind, span limiter.Tick, rules map[string]*limiter.R
 		return bounds{perTakeover: true, closed: 1, local: 1, open: 1}
 	case Outages:
 		w.disks.empty = false
-		w.disks.older()
+		w.disks.older(w.now)
 		w.sample()
 		w.after(w.between(0, 4*limiter.Second), func() { w.outage(rules) })
 		return bounds{perTakeover: true, losses: true, closed: 1, local: 1, open: 1}
