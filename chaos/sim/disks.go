@@ -24,20 +24,22 @@ const (
 
 // disks are the disks of a run, by the names of nodes.
 type disks struct {
-	of      map[string]*disktest.Memory
-	before  map[string]*disktest.Memory // what they had at olderAt
-	olderAt limiter.Tick
-	savedAt limiter.Tick         // when the oldest that one of them has was saved, after the last outage
-	cut     bool                 // all nodes end, or have ended, at once
-	empty   bool                 // partitions may start empty: the run has not settled yet
-	lost    map[int]limiter.Tick // when all who had a partition had ended, until it is restored
-	late    limiter.Tick         // how late the timers of a node were at most
-	missing int                  // nodes that are not back yet
-	lostAt  limiter.Tick         // when one was lost, or became older; 0 if none was
-	endedAt limiter.Tick         // when the last outage began
-	twice   bool                 // then another node ended before partitions were together again
-	forgot  bool                 // then one was forgotten whose disk may have been the only one left
-	emptied map[int]int          // how often a partition started empty since the disk that has it was not there
+	of       map[string]*disktest.Memory
+	before   map[string]*disktest.Memory // what they had at olderAt
+	olderAt  limiter.Tick
+	savedAt  limiter.Tick            // when the oldest that one of them has was saved, after the last outage
+	cut      bool                    // all nodes end, or have ended, at once
+	empty    bool                    // partitions may start empty: the run has not settled yet
+	lost     map[int]limiter.Tick    // when all who had a partition had ended, until it is restored
+	late     limiter.Tick            // how late the timers of a node were at most
+	missing  int                     // nodes that are not back yet
+	joined   int                     // those of them that had just joined: others have not saved that they count
+	joinedAt map[string]limiter.Tick // when they started first
+	lostAt   limiter.Tick            // when one was lost, or became older; 0 if none was
+	endedAt  limiter.Tick            // when the last outage began
+	twice    bool                    // then another node ended before partitions were together again
+	forgot   bool                    // then one was forgotten whose disk may have been the only one left
+	emptied  map[int]int             // how often a partition started empty since the disk that has it was not there
 }
 
 // spreadOver is how long it takes until all have ended.
@@ -53,7 +55,7 @@ func (d *disks) ended(now limiter.Tick) {
 func (w *World) newDisks(kind Kind) {
 	if kind == Outages {
 		w.disks = &disks{of: make(map[string]*disktest.Memory), before: make(map[string]*disktest.Memory),
-			lost: make(map[int]limiter.Tick), emptied: make(map[int]int), empty: true}
+			joinedAt: make(map[string]limiter.Tick), lost: make(map[int]limiter.Tick), emptied: make(map[int]int), empty: true}
 	}
 }
 
@@ -70,6 +72,9 @@ type nodeDisk struct {
 func (d *disks) configure(n *Node, c *cluster.Config) {
 	if d == nil {
 		return
+	}
+	if d.joinedAt[n.name] == 0 {
+		d.joinedAt[n.name] = n.w.now
 	}
 	memory := d.of[n.name]
 	if memory == nil {
@@ -223,10 +228,15 @@ func (w *World) outage(rules map[string]*limiter.Rule) {
 			spread = spreadOver
 		}
 	}
-	d.missing, d.endedAt, d.savedAt = len(all), w.now, w.now
+	d.missing, d.joined, d.endedAt, d.savedAt = len(all), 0, w.now, w.now
 	changed := w.rng.IntN(len(all))
 	what := w.rng.IntN(4)
 	for i, n := range all {
+		joined := 0
+		if d.joinedAt[n.name] > w.now-limiter.Second-d.interval() { // others hear of it within a second
+			joined = 1
+		}
+		d.joined += joined
 		after := limiter.Tick(0)
 		if spread > 0 {
 			after = w.between(0, spread)
@@ -248,6 +258,7 @@ func (w *World) outage(rules map[string]*limiter.Rule) {
 		})
 		w.after(spread+w.between(100*ms, backWithin-spread), func() {
 			w.start(n.name, false, rules, w.size)
+			d.joined -= joined
 			if d.missing--; d.missing == 0 {
 				d.forgetLeft(w)
 			}
@@ -314,10 +325,10 @@ func (d *disks) again(k *key) float64 {
 	return float64(d.emptied[k.part])
 }
 
-// continues fails the run if a closed partition goes on from what was read from disks before all members are back. One
-// that has not ended with the others may go on without its last owner, as ever.
+// continues fails the run if a closed partition goes on from what was read from disks before all members are back that
+// the disks know of. One that has not ended with the others may go on without its last owner, as ever.
 func (w *World) continues(n *Node, part int) {
-	if d := w.disks; d != nil && part >= table.Partitions && d.missing > 0 && (d.cut || n.disk.read > 0) {
+	if d := w.disks; d != nil && part >= table.Partitions && d.missing > d.joined && (d.cut || n.disk.read > 0) {
 		w.fail(fmt.Errorf("%s goes on with partition %d, and %d members are not back", n.name, part, d.missing))
 	}
 }
