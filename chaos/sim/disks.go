@@ -306,6 +306,9 @@ func (w *World) startsEmpty(n *Node, part int) {
 	if d.lostAt != 0 && !slices.ContainsFunc(w.live(), func(o *Node) bool { return o.disk.read > 0 }) {
 		return // nobody who is there has saved anything: one has lost its disk, others had just begun
 	}
+	if d.lostAt != 0 && !d.cut {
+		return // its heir may have ended before it saved its copy, and those that go on have dropped theirs
+	}
 	if part < table.Partitions && (d.twice || d.lostAt != 0 && d.missing > 0) {
 		return // the only disk that has it is not there, and those that are there know of none
 	}
