@@ -62,7 +62,7 @@ func (o *clusterOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.peerURI, "peer-uri", "", "`URI` of members' certificates, such as spiffe://example.org/weir/{name}")
 	f.Var(&o.peerTLS, "peer-tls", "TLS with other members: `MODE` required or optional")
 	f.BoolVar(&o.insecure, "insecure", false,
-		"allow a member beyond loopback without secret, gossip key or certificate: anyone can take part")
+		"allow a member beyond loopback without keys or certificate: anyone can take part")
 	f.DurationVar(&o.deadline, "deadline", o.deadline,
 		"answer by policy if a key's owner has not answered after this long")
 	f.Var(&o.replication, "replication", "copy counters by `MODE` if their rule sets none: lag, strict or off")
