@@ -99,9 +99,12 @@ func NewAdmin(o AdminOptions) *Apart {
 		routes[path] = a.routeOf(r)
 	}
 	for path, r := range routes {
-		// What can be asked with POST changes something, or costs much, as profiles do.
-		r.action, r.accounted = cmp.Or(r.action, actionOf(path)), slices.Contains(r.methods, http.MethodPost)
-		switch of, ok := own[path]; {
+		of, ok := own[path]
+		// What can be asked with POST changes something, or costs much, as profiles do. Methods of gRPC that only read
+		// are asked so as well.
+		r.action = cmp.Or(r.action, actionOf(path))
+		r.accounted = slices.Contains(r.methods, http.MethodPost) && (of.call == nil || of.Changes)
+		switch {
 		case ok:
 			r.serve = serveAdmin(front, of, o.Token)
 		case o.Access != nil:

@@ -38,7 +38,7 @@ type AdminCaller struct {
 	again   func() error
 	watch   func() bool
 
-	// Err is why the caller may not see a Page, nil if it may.
+	// Err is why the caller may not see a Page, or call a method of gRPC, nil if it may.
 	Err error
 }
 

@@ -67,6 +67,14 @@ func ofAccess() []mutation {
 			test: "^TestCallsNeedPermissions$", edits: []edit{
 				{"transport/admincall.go", "	if by.Err != nil {\n		err = by.Err\n	}\n", ""},
 			}},
+		{name: "what a call has done is audited though its client is gone", pkg: "./transport",
+			test: "^TestACallStandsWhoseClientIsGone$", edits: []edit{
+				{"transport/admincall.go", "		_, _ = w.Write(reply)", "		_, err = w.Write(reply)"},
+			}},
+		{name: "calls that only read are not audited", pkg: "./internal/console", test: "^TestOverridesOverGRPC$",
+			edits: []edit{
+				{"transport/admin.go", "(of.call == nil || of.Changes)", "(of.call == nil || of.call != nil)"},
+			}},
 		{name: "calls of administration keep nobody out", pkg: "./internal/console", test: "^TestCallsKeepNobodyOut$",
 			edits: []edit{
 				{"internal/listen/apart.go", "		if !ok || r.ProtoMajor > 1 {\n", "		if !ok {\n"},

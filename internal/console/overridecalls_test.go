@@ -103,6 +103,8 @@ func TestOverridesOverGRPC(t *testing.T) {
 		if text := strings.Join(told, "\n"); !strings.Contains(text, "override operator deny for 2h0m0s: a test, 100 %\n") ||
 			!strings.Contains(text, "override remove operator removed\n") {
 			t.Errorf("the audit has %q", text)
+		} else if strings.Contains(text, "override list") {
+			t.Errorf("the audit has what was only read: %q", text)
 		}
 	}
 }
