@@ -239,6 +239,10 @@ func ofLeases() []mutation {
 		{name: "who waits for what is recalled is not refused", pkg: core, test: "^TestWhoDoesNotGiveBack$", edits: []edit{
 			{"internal/cluster/recall.go", "	table.Uncount(d.table, k, answer)\n", ""},
 		}},
+		{name: "nor is a denial that was not counted taken back", pkg: "./limiter/table",
+			test: "^TestUncountLeavesOtherDenials$", edits: []edit{
+				{"limiter/table/decide.go", "	if leadsOn(d) {\n		return // it", "	if false {\n		return // it"},
+			}},
 		{name: "a lease is recalled once", pkg: core, test: "^TestWhoDoesNotGiveBack$", edits: []edit{
 			{"internal/cluster/replica/recall.go", "		return t.Now < r.until\n", "		return r.until > 0\n"},
 		}},

@@ -391,6 +391,9 @@ func (t *Table) count(c *arith.Charge, d *limiter.Decision) {
 // Uncount takes the denial of a check out of the lists of top keys, since the check waits and will be decided again. It
 // is safe for concurrent use.
 func Uncount(t *Table, c *arith.Charge, d *limiter.Decision) {
+	if leadsOn(d) {
+		return // it is not in these lists
+	}
 	for i := range d.Len() {
 		out := d.Limit(i)
 		key := c.Key(out.Key)

@@ -71,3 +71,30 @@ func TestListedCountsOfTenants(t *testing.T) {
 		}
 	}
 }
+
+// TestUncountLeavesOtherDenials: a denial that leads on to another rule is in no list, so nothing is taken out for it.
+func TestUncountLeavesOtherDenials(t *testing.T) {
+	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Limit: 1, Window: 3600e9})}}
+	table, now := New(Config{MaxKeys: 10}), limiter.Tick(1e15)
+	for i, want := range []uint64{0, 1, 1, 1} { // denials in the list, after an Uncount from the third check on
+		c, d := charge(1, arith.Key{Hash: hash(1), Rule: rule}), limiter.Decision{}
+		if i == 2 {
+			c.Key(0).Rule = rule.Onward()
+		}
+		if err := table.Decide(now, c, &d); err != nil || d.Allowed != (i == 0) {
+			t.Fatal(err, d)
+		}
+		if i >= 2 {
+			Uncount(table, c, &d)
+		}
+		n := uint64(0)
+		if of := table.parts[PartitionOf(c.Key(0))].denied; of != nil {
+			for _, count := range of.count {
+				n += count
+			}
+		}
+		if n != want {
+			t.Errorf("%d denials are listed after check %d, want %d", n, i, want)
+		}
+	}
+}
