@@ -137,6 +137,14 @@ func ofReceipts() []mutation {
 			test: "^TestAReceiptOfTheFormerLimitFromLaterIsVoid$", edits: []edit{
 				{"limiter/table/void.go", "next.began = now; latest > now {", "next.began = now; latest < now {"},
 			}},
+		{name: "receipt: of the former limit, in a later partition", pkg: tables,
+			test: "^TestAReceiptOfTheFormerLimitOfALaterPartitionIsVoid$", edits: []edit{
+				{"limiter/table/void.go", "|| of < h.at[key].began", "|| of < 0*h.at[key].began"},
+			}},
+		{name: "receipt: of no other partition", pkg: tables,
+			test: "^TestAReceiptOfTheFormerLimitOfALaterPartitionIsVoid$", edits: []edit{
+				{"limiter/table/void.go", "		is.part = int(part) + 1\n", "		is.part = 0 * int(part)\n"},
+			}},
 		{name: "redis: what is held has marks of its own", pkg: "./redisstore", test: "^TestManyChangesLeaveWhatIsHeld$",
 			edits: []edit{
 				{"redisstore/lua/adopt.lua", "parts[2], 1024, open)", "parts[2], 1, open)"},

@@ -115,7 +115,7 @@ func (t *Table) takeBack(now limiter.Tick, c *arith.Charge, r limiter.Receipt, o
 	}
 	return t.each(now, c, func(p *partition, n int, k *arith.Key, l *limiter.Limit, s *slot) bool {
 		void := func() bool {
-			return p.void.has(s.place, r.Time, r.Epoch) || !own && t.registry.left.has(l, k.Rule, s.place, r.Time)
+			return p.void.has(s.place, r.Time, r.Epoch) || !own && t.registry.left.has(l, k.Rule, s.place, p.number, r.Time)
 		}
 		if k.Cost > 0 && r.Has(n) && isIn(k, only) && p.adopt(s, l, k.Rule, k.By, now) && !void() {
 			if own {

@@ -72,7 +72,9 @@ const maxLeft = 4096
 // left tells which receipts are void since their limit has changed, perhaps back. For a limit of a rule it has two
 // instants: after the one a counter last stopped to count so, see [arith.CountsID], and at the other one first began
 // to since that. Nothing is kept of each counter, and no receipt under the new limit is concerned, however many
-// counters a reload converts.
+// counters a reload converts. But where a partition was charged later than now, since the clock went back or two checks
+// met, its receipts from up to that instant are void, and those of all partitions if it is the first that begins so: if
+// a clock went back by an hour, all of that hour.
 //
 // The first half is of rules. The second is of limits that each request may choose, its own or
 // by its time zone, plan or number. There the key counts too: who changes the limit of one key all the time voids
@@ -93,11 +95,13 @@ type inForce struct{ began, left limiter.Tick }
 type leftKey struct {
 	rule      string
 	id, place uint64
+	part      int // 1 more than a partition that began later than the others; 0: of all
 }
 
 // note makes the receipts of a rule void that are from before the rule left one of its limits for another, as a counter
-// does at now, of the key at a place at least. No charge is later than the latest. The rule is nil if it is not known.
-func (v *left) note(old, l *limiter.Limit, rule *limiter.Rule, place uint64, now, latest limiter.Tick) {
+// does at now, of the key at a place in a partition at least. No charge there is later than the latest. The rule is nil
+// if it is not known.
+func (v *left) note(old, l *limiter.Limit, rule *limiter.Rule, place uint64, part uint16, now, latest limiter.Tick) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if rule == nil {
@@ -109,7 +113,7 @@ func (v *left) note(old, l *limiter.Limit, rule *limiter.Rule, place uint64, now
 	half, was := keyOf(old, rule, place)
 	_, is := keyOf(l, rule, place)
 	h := &v.halves[half]
-	if len(h.at) > maxLeft-2 {
+	if len(h.at) > maxLeft-3 {
 		h.before, h.at = max(h.before, latest+1), nil
 	}
 	if h.at == nil {
@@ -122,22 +126,27 @@ func (v *left) note(old, l *limiter.Limit, rule *limiter.Rule, place uint64, now
 		}
 	}
 	h.at[was], h.at[is] = before, next
+	if latest > now && latest >= next.began { // the old limit may have been charged here since the new one began elsewhere
+		is.part = int(part) + 1
+		h.at[is] = inForce{began: max(h.at[is].began, latest+1)}
+	}
 }
 
-// has reports whether a receipt under a limit of a rule is void, for the key at a place.
-func (v *left) has(l *limiter.Limit, rule *limiter.Rule, place uint64, of limiter.Tick) bool {
+// has reports whether a receipt under a limit of a rule is void, for the key at a place in a partition.
+func (v *left) has(l *limiter.Limit, rule *limiter.Rule, place uint64, part uint16, of limiter.Tick) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	half, key := keyOf(l, rule, place)
 	h := &v.halves[half]
 	at := h.at[key]
-	return of < max(h.before, at.left, at.began)
+	key.part = int(part) + 1
+	return of < max(h.before, at.left, at.began) || of < h.at[key].began
 }
 
 // keyOf returns the half that a limit of a rule belongs to, and its key there.
 func keyOf(l *limiter.Limit, rule *limiter.Rule, place uint64) (half int, key leftKey) {
 	if originOf(rule) == ofRequest || rule.ChosenBy() != limiter.ChosenByNone {
-		return 1, leftKey{rule.Name, arith.CountsID(l), place}
+		return 1, leftKey{rule.Name, arith.CountsID(l), place, 0}
 	}
-	return 0, leftKey{rule.Name, arith.CountsID(l), 0}
+	return 0, leftKey{rule.Name, arith.CountsID(l), 0, 0}
 }

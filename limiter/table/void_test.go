@@ -334,3 +334,39 @@ func TestAReceiptOfTheFormerLimitFromLaterIsVoid(t *testing.T) {
 		}
 	}
 }
+
+// The former limit of a key was charged after another partition began with the new one, and its key is converted at an
+// earlier instant: what the former was charged does not come back from the new one. What the new limit was charged in
+// the other partition does.
+func TestAReceiptOfTheFormerLimitOfALaterPartitionIsVoid(t *testing.T) {
+	x := &changing{t, New(Config{}), 1e15}
+	of := func(window time.Duration) *limiter.Limit {
+		return limit(t, limiter.Spec{Name: "x", Limit: 10, Window: window, Algorithm: limiter.TokenBucket})
+	}
+	before, after := of(1000*time.Second), of(10_000*time.Second)
+	early, late := uint64(1), uint64(2)
+	part := func(key uint64) int { return PartitionOf(x.charge("r", key, 1, before).Key(0)) }
+	for part(late) == part(early) {
+		late++
+	}
+	began := x.now
+	x.spend("r", early, 1, before)
+	x.spend("r", early, 1, after)
+	x.now += limiter.Millisecond
+	fine := x.spend("r", early, 3, after)
+	x.now = began + limiter.Second
+	void := x.spend("r", late, 6, before)
+	x.now = began + 2*limiter.Millisecond
+	x.spend("r", late, 1, after)
+	for _, receipt := range []struct {
+		key, cost uint64
+		of        limiter.Receipt
+		back      uint64
+	}{{late, 6, void, 0}, {early, 3, fine, 3}} {
+		was := x.left("r", receipt.key, after)
+		x.table.Refund(x.now, x.charge("r", receipt.key, receipt.cost, after), receipt.of)
+		if back := x.left("r", receipt.key, after) - was; back != receipt.back {
+			t.Errorf("key %d: %d units come back, want %d", receipt.key, back, receipt.back)
+		}
+	}
+}
