@@ -124,13 +124,15 @@ var errLate = errors.New("the client does not read what it is assigned, or the n
 
 // send tells Envoy what is assigned, for which owners were asked at an instant or later.
 func (s *quotaStream) send(ctx context.Context, actions []quota.Action, asked time.Time) error {
+	s.count() // before Envoy knows
 	if len(actions) == 0 {
 		return nil
 	}
+	within := quota.Slack.Duration()
 	if !slices.ContainsFunc(actions, func(a quota.Action) bool { return a.Kind == quota.Tokens }) {
-		asked = time.Now() // no owner lends anything
+		asked, within = time.Now(), reportWithin // no owner lends anything
 	}
-	ctx, cancel := context.WithDeadline(ctx, asked.Add(quota.Slack.Duration()))
+	ctx, cancel := context.WithDeadline(ctx, asked.Add(within))
 	defer cancel()
 	var data []byte
 	for i := range actions {

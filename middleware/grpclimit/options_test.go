@@ -78,13 +78,16 @@ func TestWhatIsAsked(t *testing.T) {
 	want := []string{
 		`{Path:` + unary +
 			` Method:UNARY User:ada IP:127.0.0.1 Group: Attributes:map[a:1] Cost:{units:9 given:true actual:<nil>} ` +
-			`Rule:r Limits:[] LimitKeys:[] ID: IDTTL:0s IDOptional:false Hold:0s Lent:false Rate:0 Tenant: Caller: Scope:<nil>}`,
+			`Rule:r Limits:[] LimitKeys:[] ID: IDTTL:0s IDOptional:false Hold:0s Lent:false ` +
+			`Rate:0 Fast:false Tenant: Caller: Scope:<nil>}`,
 		`{Path:` + unary +
 			` Method:UNARY User: IP:127.0.0.1 Group: Attributes:map[] Cost:{units:0 given:false actual:<nil>} ` +
-			`Rule:r Limits:[] LimitKeys:[] ID: IDTTL:0s IDOptional:false Hold:0s Lent:false Rate:0 Tenant: Caller: Scope:<nil>}`,
+			`Rule:r Limits:[] LimitKeys:[] ID: IDTTL:0s IDOptional:false Hold:0s Lent:false ` +
+			`Rate:0 Fast:false Tenant: Caller: Scope:<nil>}`,
 		`{Path:` + stream +
 			` Method:STREAM User: IP:127.0.0.1 Group: Attributes:map[] Cost:{units:0 given:false actual:<nil>} ` +
-			`Rule:r Limits:[] LimitKeys:[] ID: IDTTL:0s IDOptional:false Hold:0s Lent:false Rate:0 Tenant: Caller: Scope:<nil>}`,
+			`Rule:r Limits:[] LimitKeys:[] ID: IDTTL:0s IDOptional:false Hold:0s Lent:false ` +
+			`Rate:0 Fast:false Tenant: Caller: Scope:<nil>}`,
 	}
 	for i := range want {
 		if i >= len(got) || got[i] != want[i] {

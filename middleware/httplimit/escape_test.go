@@ -289,10 +289,10 @@ func TestNothingIsLeftForTheNext(t *testing.T) {
 	for i, want := range []string{
 		`{Path:/first Method:POST User:ada IP:203.0.113.9 Group:admin Attributes:map[a:1] ` +
 			`Cost:{units:9 given:true actual:<nil>} Rule:r Limits:[] LimitKeys:[] ID: IDTTL:0s IDOptional:false Hold:0s ` +
-			`Lent:false Rate:0 Tenant: Caller: Scope:<nil>}`,
+			`Lent:false Rate:0 Fast:false Tenant: Caller: Scope:<nil>}`,
 		`{Path:/second Method:GET User: IP:203.0.113.9 Group: Attributes:map[] ` +
 			`Cost:{units:0 given:false actual:<nil>} Rule:r Limits:[] LimitKeys:[] ID: IDTTL:0s IDOptional:false Hold:0s ` +
-			`Lent:false Rate:0 Tenant: Caller: Scope:<nil>}`,
+			`Lent:false Rate:0 Fast:false Tenant: Caller: Scope:<nil>}`,
 	} {
 		if s := fmt.Sprintf("%+v", got[i]); s != want {
 			t.Errorf("got %s, want %s", s, want)
