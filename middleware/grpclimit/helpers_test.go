@@ -25,7 +25,11 @@ import (
 	"github.com/weirlimit/weir/middleware/identity"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// A cancellation may wait a second for its repetition, see [middle.Cancels], whose tests bound them.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreTopFunction("github.com/weirlimit/weir/internal/middle.(*Cancels).Begin.func1"))
+}
 
 // The methods that the tests call.
 const (
