@@ -253,8 +253,8 @@ rules:
 		left("/a", 98, 98, 98)
 		settle("/b", 5, limiter.AmendSettled, 2)
 		left("/b", 100, 98, 98)
-		settle("/b", 2, weir.AmendCharged, 0)
-		left("/b", 98, 98, 98)
+		settle("/b", 2, weir.AmendRepeated, 0) // of /a, and nothing is known of /b
+		left("/b", 100, 98, 98)
 		if d, err := nodes[0].Check(t.Context(), at("/c")); err != nil || !d.Allowed { // holds 4 of the path alone
 			t.Fatalf("user %d: %+v, %v", u, d, err)
 		}

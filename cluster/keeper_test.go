@@ -171,6 +171,7 @@ func TestOneOfThreeDoesNotComeBack(t *testing.T) {
 		}
 		return true
 	})
+	ready(t, s.nodes[1])
 	for u := range users {
 		d := check(t, s.nodes[1], weir.Request{Path: "/shut", User: fmt.Sprint("user", u)})
 		if d.Allowed || !d.Source.ByPolicy() {

@@ -12,7 +12,7 @@ import (
 func (o *holdOracle) settle(now Tick, c *arith.Charge, a limiter.Amend) (out limiter.Amended) {
 	o.expire(now)
 	known, held := 0, 0
-	unlike, lacks := o.shape(c)
+	unlike, lacks, whole := o.shape(c)
 	var compared []int // the keys whose estimates must be one
 	for i := range c.Len() {
 		k := c.Key(i)
@@ -50,6 +50,10 @@ func (o *holdOracle) settle(now Tick, c *arith.Charge, a limiter.Amend) (out lim
 			return limiter.Amended{State: limiter.AmendDiffers, Estimate: of, First: was}
 		}
 	}
+	// One number settles what the check has charged, and nothing else; a repetition charges nothing.
+	if !a.Named && known > 0 && (held == 0 || whole) {
+		a.IgnoreUnknown = true
+	}
 	charged := false
 	for i := range c.Len() {
 		k := c.Key(i)
@@ -86,9 +90,9 @@ func (o *holdOracle) settle(now Tick, c *arith.Charge, a limiter.Amend) (out lim
 }
 
 // shape reports whether the check that a charge's id names had draws of different costs on one key, and whether
-// it had more keys in force than the charge names.
-func (o *holdOracle) shape(c *arith.Charge) (unlike, lacks bool) {
-	inForce, keys := 0, 0
+// it had more keys in force than the charge names, or as many as are known.
+func (o *holdOracle) shape(c *arith.Charge) (unlike, lacks, whole bool) {
+	inForce, keys, some := 0, 0, false
 	for i := range c.Len() {
 		id := o.key(c.Key(i)).ids[c.ID.ID]
 		if id == nil {
@@ -98,10 +102,10 @@ func (o *holdOracle) shape(c *arith.Charge) (unlike, lacks bool) {
 			inForce++
 		}
 		if id.held {
-			keys, unlike = max(keys, id.shape.Keys()), unlike || id.shape.Unlike()
+			keys, unlike, some = max(keys, id.shape.Keys()), unlike || id.shape.Unlike(), some || id.shape != 0
 		}
 	}
-	return unlike, inForce < keys
+	return unlike, inForce < keys, some && inForce == keys
 }
 
 // overdraw charges units to all limits, whatever they have left, and returns the most by which
@@ -159,7 +163,7 @@ func (o *holdOracle) extend(now Tick, c *arith.Charge, lacks bool) (out limiter.
 	if known == 0 {
 		return limiter.Amended{State: limiter.AmendUnknown}
 	}
-	if _, more := o.shape(c); lacks && more {
+	if _, more, _ := o.shape(c); lacks && more {
 		return limiter.Amended{State: limiter.AmendLacks}
 	}
 	if len(raised) > 0 {
