@@ -51,9 +51,7 @@ func (o *holdOracle) settle(now Tick, c *arith.Charge, a limiter.Amend) (out lim
 		}
 	}
 	// One number settles what the check has charged, and nothing else; a repetition charges nothing.
-	if !a.Named && known > 0 && (held == 0 || whole) {
-		a.IgnoreUnknown = true
-	}
+	a.IgnoreUnknown = a.IgnoreUnknown || !a.Named && known > 0 && (held == 0 || whole)
 	charged := false
 	for i := range c.Len() {
 		k := c.Key(i)
