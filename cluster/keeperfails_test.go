@@ -213,13 +213,18 @@ func TestPartitionsThatStartEmptyAreTold(t *testing.T) {
 		n := cluster.OpenImpatient(t, c, 5*time.Second)
 		ready(t, n)
 		check(t, n, weir.Request{Path: "/open", User: "ada"})
+		defer func() {
+			if text := log.String(); strings.Contains(text, "are lost") || !strings.Contains(text, "go to its data directory") {
+				t.Errorf("at its end it says %s", text)
+			}
+		}()
 		until(t, "it owns everything", func() bool { s, _ := n.Cluster().Stats(); return s.Unsettled == 0 })
 		if level != "" {
 			told := "level=" + level + ` msg="partitions start empty`
 			until(t, "it is told", func() bool { return strings.Contains(log.String(), told) })
 		}
 		s, _ := n.Cluster().Stats()
-		if err := n.Close(); err != nil {
+		if err := errors.Join(n.Cluster().Leave(t.Context()), n.Close()); err != nil {
 			t.Error(err)
 		}
 		return s.Events["emptied"]

@@ -414,7 +414,7 @@ func (m *member) handOver(ctx context.Context) (mine bool, err error) {
 	case m.stays():
 		m.log.Info("all counters were handed over", "took", time.Since(begun).Round(time.Millisecond))
 	default:
-		m.log.Warn("no other member can take over: this node's counters are lost")
+		m.keeper.alone(m.log)
 	}
 	return mine, nil
 }

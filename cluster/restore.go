@@ -103,3 +103,12 @@ func (k *keeper) emptied(log *slog.Logger, partitions uint64) {
 		log.Info(text, "partitions", partitions)
 	}
 }
+
+// alone tells what becomes of the counters of a member that leaves as the last one.
+func (k *keeper) alone(log *slog.Logger) {
+	if k == nil {
+		log.Warn("no other member can take over: this node's counters are lost")
+		return
+	}
+	log.Info("no other member can take over: this node's counters go to its data directory")
+}

@@ -468,7 +468,7 @@ func stateAllowed() map[string]string {
 func longAllowed() map[string]allowance {
 	const broken = "it is what it was before its wide lines were broken"
 	return map[string]allowance{
-		"cmd/node/internal/app/app_test.go": {743, broken},
+		"cmd/node/internal/app/app_test.go": {744, broken},
 		"internal/cluster/replica/claim.go": {451, broken},
 	}
 }

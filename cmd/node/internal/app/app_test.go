@@ -145,6 +145,7 @@ func TestBadUsage(t *testing.T) {
 	}{
 		"Envoy without limits": {"", "serve --envoy-addr :1", 2,
 			"--envoy-addr needs limits: give --envoy-config DIRECTORY, --envoy-xds HOST:PORT"},
+		"a division of nothing": {"", "serve --rlqs-division fast", 2, "--rlqs-division is for --rlqs-addr: give both"},
 		"quotas without limits": {"", "serve --rlqs-addr :1 --envoy-domain d", 2, "--rlqs-addr needs limits: give"},
 		"quotas of Redis":       {"", "serve --rlqs-addr :1 --envoy-config d --backend redis --redis-addr r:1", 2, "lends"},
 		"Envoy at no address":   {"", "serve --envoy-xds a:1", 2, "and --rlqs-addr: give one of them too"},

@@ -107,6 +107,8 @@ func (o *envoyOptions) validate(cmd *cobra.Command) error {
 	case !o.wanted() && (o.dir != "" || o.domains != "" || o.http != "" || x.Addr != ""):
 		return usage(cmd, "--envoy-config, --envoy-xds, --envoy-domain and --envoy-http-addr are for --envoy-addr and "+
 			"--rlqs-addr: give one of them too, such as --envoy-addr 127.0.0.1:8085")
+	case o.quotaAddr == "" && o.division.value == "fast":
+		return usage(cmd, "--rlqs-division is for --rlqs-addr: give both")
 	case o.quotaAddr != "" && o.dir == "" && x.Addr == "":
 		return usage(cmd, "--rlqs-addr needs limits: give --envoy-config DIRECTORY or --envoy-xds HOST:PORT")
 	case o.wanted() && o.dir == "" && o.domains == "" && x.Addr == "":
