@@ -154,6 +154,84 @@ rules:
 	}
 }
 
+// A quota of whose keys the request has no part is no alternative: it neither denies, nor does it make an error of the
+// denial by another one. If no quota can count the request, it is not valid.
+func TestAlternativesThatCannotCount(t *testing.T) {
+	n := weirtest.Open(t, weir.Config{Rules: []byte(`
+quotas:
+  - {name: own, keys: [[attr:account]], limits: [2/day]}
+  - {name: pool, keys: [[ip]], limits: [1/day]}
+rules:
+  - {name: any, quotas: [{any: [own, pool]}]}
+`)})
+	account := func(name string) map[string]string { return map[string]string{"account": name} }
+	listed := func() (sum uint64) {
+		_, denied := n.Top(10)
+		for _, k := range denied {
+			sum += k.Count
+		}
+		return sum
+	}
+	for name, row := range map[string]struct {
+		ask  weir.Request
+		want []bool
+	}{
+		"the second lacks": {weir.Request{Attributes: account("ada")}, []bool{true, true, false}},
+		"the first lacks":  {weir.Request{IP: "192.0.2.1"}, []bool{true, false, false}},
+		"both count":       {weir.Request{Attributes: account("bo"), IP: "192.0.2.2"}, []bool{true, true, true, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, denials := listed(), uint64(2)
+			for i, want := range row.want {
+				if !want {
+					denials++
+				}
+				e, err := n.Explain(t.Context(), row.ask)
+				if err != nil || e.Decision.Allowed != want {
+					t.Errorf("explanation %d: %v", i, err)
+				}
+				d, err := n.Check(t.Context(), row.ask)
+				if err != nil || d.Allowed != want || !want && (d.RetryAfter <= 0 || d.Len() == 0) {
+					t.Errorf("check %d: %+v, %v", i, d, err)
+				}
+			}
+			ds, err := n.CheckBatch(t.Context(), []weir.Request{row.ask, row.ask})
+			if err != nil || ds[0].Allowed || ds[1].RetryAfter <= 0 {
+				t.Errorf("a batch: %+v, %v", ds, err)
+			}
+			if got := listed() - before; got != denials {
+				t.Errorf("%d denials are listed, want %d", got, denials)
+			}
+			if reset, err := n.Reset(t.Context(), row.ask); err != nil || reset == 0 {
+				t.Errorf("%d were reset: %v", reset, err)
+			}
+		})
+	}
+	if _, err := n.Check(t.Context(), weir.Request{}); !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), "own") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A rule with alternatives lends nothing: neither is an optional id left out of what asks for units, which would then be a
+// check that nobody sees, nor out of what gives them back.
+func TestAlternativesLendNothing(t *testing.T) {
+	n := weirtest.Open(t, weir.Config{Rules: []byte(alternatives)})
+	r := weir.Request{Path: "/any", User: "ada", ID: "a", IDOptional: true, Lent: true}
+	if _, err := n.Check(t.Context(), r); !errors.Is(err, weir.ErrInvalid) {
+		t.Errorf("units were lent for no time: %v", err)
+	}
+	if _, err := n.Settle(t.Context(), r, 1); !errors.Is(err, weir.ErrInvalid) {
+		t.Errorf("units were given back: %v", err)
+	}
+	r.Lent = false
+	if a, err := n.Settle(t.Context(), r, 1, weir.IgnoreUnknown()); err != nil || a.State != weir.AmendUnknown {
+		t.Errorf("a check without an id was settled: %+v, %v", a, err)
+	}
+	if d, err := n.Peek(t.Context(), weir.Request{Path: "/any", User: "ada"}); err != nil || d.Limit(0).Remaining != 2 {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
 // Shadow rules are observed once for a check that goes on to another quota.
 func TestShadowsOfAlternativesAreObservedOnce(t *testing.T) {
 	shadowed := 0

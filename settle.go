@@ -116,7 +116,7 @@ func amend(ctx context.Context, n *Node, r *Request, a limiter.Amend) (Amended, 
 	if err != nil {
 		return Amended{}, err
 	}
-	if q.Charge.Len() == 0 { // no rule counts it
+	if q.Charge.Len() == 0 || q.Charge.ID == nil { // no rule counts it, or none by an id
 		return Amended{State: AmendUnknown}, nil
 	}
 	if err := limiter.UnreadActual(r); err != nil {

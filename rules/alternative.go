@@ -191,9 +191,34 @@ func (s *Set) Alternatives(r *limiter.Request) []*Set {
 		return nil
 	}
 	if u := lastOf(s, r); u != nil {
-		return s.alternatives[:u.alternatives]
+		_, n := u.able(r)
+		return s.alternatives[:n]
 	}
 	return nil
+}
+
+// able returns the draws that are the alternatives of a rule for a request, n of them in their order: those on quotas of
+// which the request has the parts of a key. If it has those of none, the first is there alone, and says what is missing.
+func (u *rule) able(r *limiter.Request) (out [maxAlternatives]*draw, n int) {
+	for i := range u.draws {
+		switch w := &u.draws[i]; {
+		case w.any == 0:
+		case w.quota.counts(r):
+			out[n] = w
+			n++
+		case out[0] == nil:
+			out[0] = w
+		}
+	}
+	return out, max(n, 1)
+}
+
+// counts reports whether a request has the parts of a key.
+func (n *counters) counts(r *limiter.Request) bool {
+	return len(n.keys) == 0 || slices.ContainsFunc(n.keys, func(k key) bool {
+		_, outcome := k.hash(r)
+		return outcome != keySkipped
+	})
 }
 
 // Next returns the set that is to decide a request after s has denied it, nil if the denial is final: the alternative
@@ -207,27 +232,21 @@ func (s *Set) Next(r *limiter.Request, d *limiter.Decision) (next *Set, beside t
 	if u == nil {
 		return nil, 0
 	}
-	quota := u.quotaOf(s.alternative)
+	able, n := u.able(r)
+	if s.alternative >= n {
+		return nil, 0
+	}
+	quota := able[s.alternative].quota.limiter.Name
 	for _, l := range d.Limits() {
 		switch {
 		case l.Allowed || l.Rule == nil:
 		case l.Rule.Name != quota && !l.Rule.Shadow:
 			beside = max(beside, l.RetryAfter)
-		case l.Rule.Name == quota && s.alternative+1 < int(u.alternatives):
+		case l.Rule.Name == quota && s.alternative+1 < n:
 			next = s.alternatives[s.alternative+1]
 		}
 	}
 	return next, beside
-}
-
-// quotaOf returns the name of the quota on which a rule draws as its alternative k, empty if there is none.
-func (u *rule) quotaOf(k int) string {
-	for i := range u.draws {
-		if w := &u.draws[i]; int(w.any) == k+1 {
-			return w.quota.limiter.Name
-		}
-	}
-	return ""
 }
 
 // Mark changes a receipt of a charge by this set so that it fits no other alternative, or changes it back.
@@ -235,7 +254,7 @@ func (s *Set) Mark(r *limiter.Receipt) { r.Set ^= uint64(s.alternative) * 0x9e37
 
 // withoutID leaves the id out of a request with alternatives, or refuses it.
 func withoutID(r *limiter.Request, c *arith.Charge) error {
-	if r.IDOptional && r.Hold == 0 {
+	if r.IDOptional && r.Hold == 0 && !r.Lent {
 		return nil
 	}
 	c.Clear()

@@ -336,9 +336,14 @@ func newDraws(def *definition, quotas []counters) (out []draw) {
 // quota; those before may be, if another rule that matches draws on it.
 func (u *rule) draw(r *limiter.Request, c *arith.Charge, ip *requestAddress, which whichRules, cost uint64,
 	first int) (unzoned *Unzoned, _ error) {
+	var mine, last *draw
+	if u.alternatives > 0 {
+		able, n := u.able(r)
+		mine, last = able[min(int(u.alternative), n-1)], able[n-1]
+	}
 	for i := range u.draws {
 		w := &u.draws[i]
-		if !which.have(w.quota.limiter) || w.any > 0 && w.any != u.alternative+1 {
+		if !which.have(w.quota.limiter) || w.any > 0 && w != mine {
 			continue
 		}
 		units, from := cost, &u.costs
@@ -353,14 +358,14 @@ func (u *rule) draw(r *limiter.Request, c *arith.Charge, ip *requestAddress, whi
 			return nil, err
 		}
 		unzoned = cmp.Or(unzoned, u)
-		w.ceil(c)
+		w.ceil(c, w != last)
 	}
 	return unzoned, nil
 }
 
 // ceil lets a charge use no more of the quota than the draw may. Of several draws the lowest counts. It also says of an
-// alternative that its denials lead on.
-func (w *draw) ceil(c *arith.Charge) {
+// alternative that its denials lead on, if another one comes after it.
+func (w *draw) ceil(c *arith.Charge, more bool) {
 	if w.upTo == 0 && w.onward == nil {
 		return
 	}
@@ -372,7 +377,7 @@ func (w *draw) ceil(c *arith.Charge) {
 		if have := k.Rule.Ceiling(); w.upTo > 0 && (have == 0 || have > w.upTo) {
 			k.Rule = w.parts.Of(k.Rule)
 		}
-		if w.onward != nil {
+		if more && w.onward != nil {
 			k.Rule = w.onward.Of(k.Rule)
 		}
 	}

@@ -39,7 +39,18 @@ func ofQuotas() []mutation {
 				{"rules/alternative.go", "			next = s.alternatives[s.alternative+1]\n", ""},
 			}},
 		{name: "alternatives: each draws on its own", pkg: file, test: "^TestAlternatives$", edits: []edit{
-			{"rules/quota.go", "w.any > 0 && w.any != u.alternative+1", "w.any > 1"},
+			{"rules/quota.go", "w.any > 0 && w != mine", "w.any > 1 && mine != nil"},
+		}},
+		{name: "alternatives: what cannot count is none", pkg: ".", test: "^TestAlternativesThatCannotCount$", edits: []edit{
+			{"rules/alternative.go", "case w.quota.counts(r):", "case true:"},
+		}},
+		{name: "alternatives: the last that can count leads nowhere", pkg: ".", test: "^TestAlternativesThatCannotCount$",
+			edits: []edit{{"rules/quota.go", "w.ceil(c, w != last)", "w.ceil(c, last != nil)"}}},
+		{name: "alternatives: nothing is lent", pkg: ".", test: "^TestAlternativesLendNothing$", edits: []edit{
+			{"rules/alternative.go", "r.Hold == 0 && !r.Lent {", "r.Hold == 0 {"},
+		}},
+		{name: "alternatives: a check by one is not settled", pkg: ".", test: "^TestAlternativesLendNothing$", edits: []edit{
+			{"settle.go", " || q.Charge.ID == nil {", " {"},
 		}},
 		{name: "alternatives: a check is observed once", pkg: ".", test: "^TestFirstQuotaThatAdmits$", edits: []edit{
 			{"internal/engine/engine.go", "	if onward {\n", "	if false {\n"},

@@ -21,6 +21,7 @@ type fall struct {
 // poured is one of the quotas.
 type poured struct {
 	name, key string
+	skips     bool // a request without the part of the key is not counted by it, else in a counter of its own
 	limits    []*lim
 	upTo      int64 // percent; 0: all
 }
@@ -40,6 +41,7 @@ func newFall(rng *rand.Rand, name string) *fall {
 	f.required = limits(rng.IntN(3), true)
 	for i := range 2 + rng.IntN(3) {
 		q := poured{name: fmt.Sprintf("%sq%d", name, i), key: pick(rng, "user", "ip", "rule")}
+		q.skips = q.key == "ip" && rng.IntN(2) == 0
 		if rng.IntN(3) == 0 {
 			q.upTo = pick(rng, int64(1), 20, 50, 80, 99)
 		}
@@ -62,7 +64,11 @@ func (f *fall) String() string {
 	b.WriteString("version: 1\nquotas:\n")
 	var draws []string
 	for _, q := range f.quotas {
-		fmt.Fprintf(&b, "- {name: %s, key: [%s], %s}\n", q.name, q.key, list(q.limits))
+		key := "key: [" + q.key + "]"
+		if q.skips {
+			key = "keys: [[" + q.key + "]]"
+		}
+		fmt.Fprintf(&b, "- {name: %s, %s, %s}\n", q.name, key, list(q.limits))
 		draw := q.name
 		if q.upTo > 0 {
 			draw = fmt.Sprintf("{name: %s, up_to: %d%%}", q.name, q.upTo)
@@ -123,9 +129,19 @@ func (p *pour) ask(k int) (q *request, from int) {
 	return q, from
 }
 
+// able are the places of the quotas that can count the request.
+func (p *pour) able() (out []int) {
+	for k, q := range p.f.quotas {
+		if !q.skips || p.ip != "" {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
 // decide is "the first quota that admits is charged, with the other keys of the check or not at all. If all deny, the
 // answer is that of the one with the least retry_after", for n such requests of one batch: those that go on to the next
-// quota do so after the others.
+// quota do so after the others. A quota of whose key the request lacks a part is none of them.
 func (p *pour) decide(n int) ([]answer, []*record) {
 	best, charged := make([]answer, n), make([]*record, n)
 	if p.only >= 0 {
@@ -136,14 +152,14 @@ func (p *pour) decide(n int) ([]answer, []*record) {
 		return best, charged
 	}
 	final := make([]bool, n)
-	for k := range p.f.quotas {
+	for n, k := range p.able() {
 		for i := range best {
 			if final[i] {
 				continue
 			}
 			q, from := p.ask(k)
 			a, r := p.m.check(q)
-			if k == 0 || a.allowed || !a.never && (best[i].never || a.retry < best[i].retry) {
+			if n == 0 || a.allowed || !a.never && (best[i].never || a.retry < best[i].retry) {
 				best[i], charged[i] = a, r
 			}
 			denies := false
@@ -194,6 +210,12 @@ func (a *asked) alternatives(t *testing.T) {
 			if rng.IntN(10) == 0 {
 				p.cost = pick(rng, int64(0), 15, 40)
 			}
+			if rng.IntN(4) == 0 {
+				p.ip = ""
+			}
+			if len(p.able()) == 0 {
+				p.ip = "10.0.0.1"
+			}
 			by := pick(rng, 0, 0, 1, rng.Int64N(1e6), rng.Int64N(3e6), rng.Int64N(20e6), retry)
 			if retry = 0; rng.IntN(200) == 0 {
 				by = rng.Int64N(48 * 3600e6)
@@ -208,7 +230,8 @@ func (a *asked) alternatives(t *testing.T) {
 			var d weir.Decision
 			switch k := rng.IntN(100); {
 			case k < 15:
-				p.only = rng.IntN(len(f.quotas))
+				able := p.able()
+				p.only = able[rng.IntN(len(able))]
 				fallthrough
 			case k < 75:
 				was = "check"
@@ -258,7 +281,7 @@ func (a *asked) alternatives(t *testing.T) {
 				counts["refunds"]++
 			default:
 				was = "reset"
-				for k := range f.quotas {
+				for _, k := range p.able() {
 					q, _ := p.ask(k)
 					m.reset(q)
 				}
