@@ -425,7 +425,7 @@ func (x *leases) unused(l *loan) {
 
 // over forgets a loan.
 func (x *leases) over(l *loan, known bool) {
-	x.held.Returned(l.Lease, known)
+	x.held.Returned(l.Lease, known, limiter.Receipt{})
 	x.mu.Lock()
 	delete(x.loans, l.Lease)
 	x.mu.Unlock()

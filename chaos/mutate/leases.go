@@ -136,7 +136,7 @@ func ofLeases() []mutation {
 			{"internal/cluster/core.go", "		c.calls.Leases.End(&t.Turn)\n", ""},
 		}},
 		{name: "a receipt of a lease is good once", pkg: core, test: "^TestAHolderAdmits$", edits: []edit{
-			{"internal/lease/holder.go", " || l.refunded[r.Once] {\n", " {\n"},
+			{"internal/lease/refund.go", "	case l.refunded[r.Once] || ", "	case "},
 		}},
 		{name: "a member asks for a bounded lease", pkg: core, test: "^TestLeasesAreBounded$", edits: []edit{
 			{"internal/cluster/credible.go",
@@ -281,8 +281,26 @@ func ofLeases() []mutation {
 		{name: "a lease ends with its window", pkg: held, test: "^TestALeaseEndsWithItsWindow$", edits: []edit{
 			{"internal/lease/holder.go", "	l.endWithWindow(d)\n", ""},
 		}},
-		{name: "where a sliding window is nearly full leases are short", pkg: held, test: "^TestUseOfTheLimit$",
-			edits: []edit{{"internal/lease/hot.go", "use > 0 && e.left", "false && e.left"}}},
+		{name: "where a sliding window is nearly full leases end with its steps", pkg: held,
+			test:  "^TestALeaseEndsWithAStep$",
+			edits: []edit{{"internal/lease/hot.go", "	if step == 0 || left >=", "	if step >= 0 || left >="}}},
+		{name: "after a recall no units are wanted in that step", pkg: held, test: "^TestALeaseEndsWithAStep$",
+			edits: []edit{{"internal/lease/hot.go", "	e.notBefore = t.Now + span\n", "	e.notBefore = t.Now\n"}}},
+		{name: "there are leases in the step after a recall", pkg: held, test: "^TestALeaseEndsWithAStep$",
+			edits: []edit{{"internal/lease/hot.go", "LeaseStep(limit); step > 0 {\n", "LeaseStep(limit); step < 0 {\n"}}},
+		{name: "a check of a lease is refunded at the owner", pkg: core, test: "^TestARefundAfterALease$", edits: []edit{
+			{"internal/lease/refund.go", "	case l.gone:\n		owner = l.charged(r)\n", "	case l.gone:\n"},
+		}},
+		{name: "no more is refunded than a lease has used", pkg: core, test: "^TestARefundAfterALease$", edits: []edit{
+			{"internal/lease/refund.go", " || k.Cost > l.used-l.back:", ":"},
+		}},
+		{name: "a refund waits for a lease that is given back", pkg: core, test: "^TestARefundWhileALeaseIsGivenBack$",
+			edits: []edit{{"internal/lease/refund.go", "		l.late = append(l.late, Late{c.Clone(), r})\n", ""}}},
+		{name: "a refund is sent to the holder", pkg: core, test: "^TestARefundByAnotherMember$", edits: []edit{
+			{"internal/cluster/route/leases.go", "	t.Out.Refund(holder, c, true,", "	t.Out.Refund(0, c, true,"},
+		}},
+		{name: "an owner says when it charged a lease", pkg: core, test: "^TestAnOwnerRefundsWhatALeaseUsed$",
+			edits: []edit{{"internal/cluster/amend.go", "		q.Outcome.At = t.At\n", ""}}},
 		{name: "a lease ends by the wall clock", pkg: core, test: "^TestALeaseEndsWhileTheMachineIsSuspended$", edits: []edit{
 			{"internal/cluster/route/leases.go", "	if x.c.config.Wall != nil {\n", "	if false {\n"},
 		}},

@@ -153,7 +153,7 @@ func (b *borrower) ask(of *arith.Key, units uint64, span limiter.Tick) {
 		case lent, !known:
 			b.giveBack(l)
 		default:
-			b.held.Returned(l, true)
+			b.held.Returned(l, true, limiter.Receipt{})
 			delete(b.loans, l)
 		}
 	}
@@ -185,7 +185,7 @@ func (b *borrower) giveBack(l *lease.Lease) {
 	})
 	b.w.after(limiter.Second, func() {
 		if !b.dead() {
-			b.held.Returned(l, known)
+			b.held.Returned(l, known, limiter.Receipt{})
 			delete(b.loans, l)
 		}
 	})

@@ -45,7 +45,9 @@ func (d *decider) amend(t *turn, q *route.Request, parts []*partition, answer *l
 		p.instant(t)
 	}
 	out, changed := d.amendTable(t, q)
-	q.Outcome.Amended = &out
+	if q.Outcome.Amended = &out; changed && !q.Amend.Extend && out.State == limiter.AmendDone {
+		q.Outcome.At = t.At
+	}
 	if changed {
 		d.amended(t, q.Charge)
 	}

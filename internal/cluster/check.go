@@ -27,8 +27,11 @@ func (c *Core) Refund(charge *arith.Charge, r limiter.Receipt, done func(route.O
 	t := c.begin()
 	defer t.end()
 	defer t.Catch()
-	if r.Charged == 0 || c.calls.Leases.Refund(&t.Turn, charge, r) {
+	if r.Charged == 0 {
 		t.later = append(t.later, func(*turn) { done(route.Outcome{}) })
+		return
+	}
+	if c.calls.Leases.Refund(&t.Turn, charge, r, done) {
 		return
 	}
 	c.calls.Refund(&t.Turn, charge, r, done)

@@ -80,7 +80,7 @@ func New(c Config) *Core {
 		parts: core.partitions, table: c.Table, name: c.Self.Name, refuseResets: c.RefuseResets, calls: core.calls,
 		preparations: preparations{parts: core.partitions, table: c.Table, self: core.self},
 	}
-	core.decider.slices.Member = func(id uint64) bool { return borrowed(core.view.Load(), id, nil) }
+	core.decider.slices.Member = func(id uint64) bool { return borrowed(core.view.Load(), id) }
 	core.intake = intake{
 		parts: core.partitions, table: c.Table, rules: rules, decider: &core.decider, calls: core.calls,
 		members: &core.memberNews, reports: &core.reports, deadline: c.Deadline, note: c.Note,

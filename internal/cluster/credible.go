@@ -113,7 +113,7 @@ func (b *credible) keys(keys []peer.Key) bool {
 }
 
 func (b *credible) refund(q *peer.Refund) bool {
-	return q.Keys > 0 && q.Keys <= limiter.MaxKeys && q.Kind <= peer.RecallLease
+	return q.Keys > 0 && q.Keys <= limiter.MaxKeys && q.Kind <= peer.RefundLeased
 }
 
 // held reports whether what a check says of a reservation is valid; nil is: there is none.

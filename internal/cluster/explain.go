@@ -72,7 +72,9 @@ func (b borrowing) to(whom string) string {
 func lentTo(t *turn, d *decider, k *arith.Key) string {
 	by, clients := make(map[string]borrowing), borrowing{}
 	for _, h := range table.Lent(d.table, k) {
-		if !borrowed(t.view(), h.ID, func(i peer.Instance) { by[nameOf(t, i)] = by[nameOf(t, i)].with(&h) }) {
+		if i, member := route.Borrower(t.view(), h.ID); member {
+			by[nameOf(t, i)] = by[nameOf(t, i)].with(&h)
+		} else {
 			clients = clients.with(&h)
 		}
 	}

@@ -69,7 +69,7 @@ func inTheWay(t *turn, d *decider, k *arith.Charge, answer *limiter.Decision) (a
 					continue
 				}
 				lent[l.Key] += h.Cost
-				if p.r.Own().Waits.MayRecall(t.inputs(), h.ID) && borrowed(t.view(), h.ID, nil) {
+				if p.r.Own().Waits.MayRecall(t.inputs(), h.ID) && borrowed(t.view(), h.ID) {
 					waited[l.Key] += h.Cost
 					all = append(all, loan{key, h.ID, h.End})
 				}
@@ -84,22 +84,6 @@ func inTheWay(t *turn, d *decider, k *arith.Charge, answer *limiter.Decision) (a
 		return nil, nil, at != nil
 	}
 	return at, all, at != nil
-}
-
-// borrowers is how many leases one instance may have had: it numbers them down from itself.
-const borrowers = 1 << 40
-
-// borrowed reports whether a member has the lease with an id, and not a client. It calls f, unless nil, for each that
-// may.
-func borrowed(v *view.View, id uint64, f func(peer.Instance)) (found bool) {
-	for i := range v.Members {
-		if m := v.Members[i].Instance; uint64(m)-id-1 < borrowers {
-			if found = true; f != nil {
-				f(m)
-			}
-		}
-	}
-	return found
 }
 
 // awaitsLent has a check that was denied wait, if lent units stand in its way: it recalls them. It reports whether the
@@ -125,13 +109,20 @@ func awaitsLent(t *turn, d *decider, q *route.Request, k *arith.Charge, answer *
 
 // recall asks the holder of a lease to give it back.
 func recall(t *turn, x loan) {
-	borrowed(t.view(), x.id, func(to peer.Instance) {
-		if to == t.c.self {
-			t.later = append(t.later, func(t *turn) { t.c.calls.Leases.Recall(&t.Turn, x.id) })
-			return
-		}
+	to, found := route.Borrower(t.view(), x.id)
+	switch {
+	case !found:
+	case to == t.c.self:
+		t.later = append(t.later, func(t *turn) { t.c.calls.Leases.Recall(&t.Turn, x.id) })
+	default:
 		charge := new(arith.Charge)
 		charge.Add(*x.key)
 		t.Out.Refund(to, charge, false, peer.Refund{Kind: peer.RecallLease, ChargeID: x.id}, nil)
-	})
+	}
+}
+
+// borrowed reports whether a member has the lease with an id, and not a client.
+func borrowed(v *view.View, id uint64) bool {
+	_, found := route.Borrower(v, id)
+	return found
 }

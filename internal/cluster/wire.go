@@ -298,6 +298,9 @@ func (in *intake) refund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key
 		Once: q.Once,
 	}}
 	switch q.Kind {
+	case peer.RefundLeased:
+		in.calls.Leases.Refunded(&t.Turn, t.charge.Clone(), ask.Receipt, func(route.Outcome) {})
+		return
 	case peer.ResetKeys:
 		ask.Kind = route.KindReset
 	case peer.RefundReserved:

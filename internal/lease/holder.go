@@ -22,8 +22,9 @@ type Holder struct {
 	shards [shards]shard
 	closed atomic.Bool // there are no more
 
-	mu  sync.Mutex
-	all []*Lease // that were asked for and may be lent, in that order
+	mu   sync.Mutex
+	all  []*Lease // that were asked for and may be lent, in that order
+	past past
 	// lost are, by rule, units that were not used and that an owner may have charged all the same.
 	lost map[string]uint64
 }
@@ -66,11 +67,15 @@ type Lease struct {
 	from     limiter.Tick // when it was asked for
 	used     uint64
 	returned bool
+	back     uint64          // units that were refunded since it was over
 	refunded map[uint64]bool // numbers of receipts that were used
 	owner    string
 	limits   [maxLimits]standing
 
-	gone bool // it is not lent any more; Holder.mu guards this
+	// Holder.mu guards these.
+	gone    bool            // it is not lent any more
+	settled limiter.Receipt // of the charge of what was used, once it is
+	late    []Late
 }
 
 // standing is where a limit stood when the units were lent.
@@ -147,12 +152,12 @@ func (h *Holder) Decide(t Instant, k *arith.Key, span limiter.Tick, others uint6
 	if done = e.now.good(t, k.Cost); done {
 		e.now.used += k.Cost
 		e.now.fill(t, k, d)
-		low := e.now.Units-e.now.used < e.now.Units/4 || t.Now >= e.now.Until.Now-useFor(span)/4
+		low := e.now.Units-e.now.used < e.now.Units/4 || t.Now >= e.now.Until.Now-(e.now.Until.Now-e.now.from)/4
 		if !low {
 			return true, w
 		}
 	}
-	if w.Units = e.wants(t.Now, span, others); w.Units > 0 {
+	if w.Units = e.wants(t, span, others); w.Units > 0 {
 		e.asking = true
 	}
 	return done, w
@@ -217,7 +222,7 @@ func (h *Holder) Answered(t Instant, l *Lease, span limiter.Tick, d *limiter.Dec
 	case used:
 		e.take(l, d)
 	case e != nil:
-		e.notBefore = t.Now + span
+		e.pause(t, span)
 	}
 	if e != nil {
 		e.asking = false
@@ -225,14 +230,18 @@ func (h *Holder) Answered(t Instant, l *Lease, span limiter.Tick, d *limiter.Dec
 	return used
 }
 
-// endWithWindow ends a lease that was granted by a decision with the fixed windows in which it was. They end no earlier
-// than counted from the instant at which it was asked for.
+// endWithWindow ends a lease that was granted by a decision with the fixed windows in which it was, and with the steps
+// of windows that slide and are nearly full. They end no earlier than counted from the instant at which it was asked
+// for.
 func (l *Lease) endWithWindow(d *limiter.Decision) {
 	for i := range min(d.Len(), len(l.Key.Rule.Limits)) {
-		if l.Key.Rule.Limits[i].Algorithm() != limiter.FixedWindow {
-			continue
+		limit, most := l.Key.Rule.Limits[i], l.Until.Now-l.from
+		if limit.Algorithm() == limiter.FixedWindow {
+			most = useFor(limiter.Span(d.Limit(i).ResetAfter))
+		} else if rest := endOfStep(limit, d.Limit(i).Remaining, l.Until.At-most); rest > 0 {
+			most = rest
 		}
-		if over := l.Until.Now - l.from - useFor(limiter.Span(d.Limit(i).ResetAfter)); over > 0 {
+		if over := l.Until.Now - l.from - most; over > 0 {
 			l.Until.Now, l.Until.At = l.Until.Now-over, l.Until.At-over
 		}
 	}
@@ -294,19 +303,21 @@ func (h *Holder) Close() { h.closed.Store(true) }
 // Closed reports whether Close was called.
 func (h *Holder) Closed() bool { return h.closed.Load() }
 
-// Returned forgets a lease. If the owner may not know what was used of it, it charges all.
-func (h *Holder) Returned(l *Lease, known bool) {
+// Returned forgets a lease. If the owner may not know what was used of it, it charges all. settled names that charge,
+// with the time 0 if that is not known; Returned returns the refunds that waited for it.
+func (h *Holder) Returned(l *Lease, known bool, settled limiter.Receipt) (late []Late) {
 	unused := l.Units - h.Used(l)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l.gone = true
 	if known {
-		return
+		return h.past.add(l, settled)
 	}
 	if h.lost == nil {
 		h.lost = make(map[string]uint64)
 	}
 	h.lost[l.Key.Rule.Name] += unused
+	return nil
 }
 
 // Recall ends the use of the lease with an id, and returns it to be given back; nil if there is none. One whose answer
@@ -330,7 +341,7 @@ func (h *Holder) Recall(t Instant, id uint64) *Lease {
 	if e == nil {
 		return nil
 	}
-	e.notBefore = t.Now + hotFor
+	e.pause(t, hotFor)
 	switch l {
 	case e.now:
 		e.now, e.next = e.next, nil
@@ -340,36 +351,6 @@ func (h *Holder) Recall(t Instant, id uint64) *Lease {
 		return nil
 	}
 	return l
-}
-
-// Refund gives units of a lease that lasts back to it, by the receipt of a check that it admitted, and reports whether
-// that is so. The number of a receipt is good once.
-func (h *Holder) Refund(t Instant, c *arith.Charge, r limiter.Receipt) bool {
-	if c.Len() != 1 || r.Epoch == 0 || r.Parts != nil || !c.Fits(r) {
-		return false
-	}
-	k := c.Key(0)
-	s, set := h.shard(k.Hash)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.find(set, k)
-	if e == nil {
-		return false
-	}
-	for _, l := range []*Lease{e.now, e.next} {
-		if l == nil || l.ID != r.Epoch || l.over(t) || l.refunded[r.Once] {
-			continue
-		}
-		l.used -= min(l.used, k.Cost)
-		if r.Once != 0 {
-			if l.refunded == nil {
-				l.refunded = make(map[uint64]bool)
-			}
-			l.refunded[r.Once] = true
-		}
-		return true
-	}
-	return false
 }
 
 // Lost returns, by rule, how many units were not used that an owner may have charged all the same.

@@ -146,3 +146,38 @@ func TestALeaseEndsWithItsWindow(t *testing.T) {
 		}
 	}
 }
+
+// Where a sliding window is nearly full, a lease ends before the step in which it was asked for: what it admits is
+// charged in that step, and what is left of it is free then. After a recall the next one is asked for in the next step.
+func TestALeaseEndsWithAStep(t *testing.T) {
+	for left, until := range map[uint64]limiter.Tick{2400: 68 * limiter.Millisecond, 2500: useFor(span)} {
+		x := newFixture(t, left)
+		limit, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: 1e4, Window: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		step := arith.LeaseStep(limit)
+		x.key.Rule = &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit}, Leases: true}
+		x.now.At += step - x.now.At%step + 30*limiter.Millisecond
+		x.check()
+		x.Heard(&x.key, x.says(left))
+		l := x.Ask(x.now, &x.key, x.wish(), 5, span)
+		if !x.Answered(x.now, l, span, x.says(left)) {
+			t.Fatal("it is not used")
+		}
+		if got := l.Until.At - x.now.At; step != 100*limiter.Millisecond || got != until || l.Until.Now-x.now.Now != got {
+			t.Errorf("%d left: used for %v, in a step of %v", left, got.Duration(), step.Duration())
+		}
+		x.Recall(x.now, 5)
+		x.pass(60 * limiter.Millisecond)
+		for range 100 {
+			if _, w := x.check(); w.Units > 0 {
+				t.Fatalf("%d left: %d units are wanted in the step of a recall", left, w.Units)
+			}
+		}
+		x.pass(10 * limiter.Millisecond)
+		x.wish()
+	}
+}
+
+func (x *fixture) pass(span limiter.Tick) { x.now.Now, x.now.At = x.now.Now+span, x.now.At+span }

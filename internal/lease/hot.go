@@ -71,16 +71,17 @@ func (e *leased) count(now limiter.Tick, units uint64) {
 const growth = 4
 
 // wants returns how many units are worth a lease for a span of time, among so many members: as many as are asked for,
-// but no more than half of what is left if each of the others asks for as many; 0 if none are. Of a window that slides
-// and would be full before it is over they are fewer, see [arith.LeaseUse].
-func (e *leased) wants(now, span limiter.Tick, others uint64) uint64 {
-	if e.asking || e.next != nil || now < e.notBefore || max(e.checks, e.hotBefore) < hotChecks {
+// but no more than half of what is left if each of the others asks for as many; 0 if none are.
+func (e *leased) wants(t Instant, span limiter.Tick, others uint64) uint64 {
+	if e.asking || e.next != nil || t.Now < e.notBefore || max(e.checks, e.hotBefore) < hotChecks {
 		return 0
 	}
 	asked := max(e.units, e.unitsBefore)
 	n := max(asked*uint64(span)/uint64(hotFor), e.grown)
-	if use, window := arith.LeaseUse(e.key.Rule); use > 0 && e.left/max(1, asked) < uint64(window/hotFor) {
-		n = min(n, max(arith.LeastLent, asked*uint64(use)/uint64(hotFor)))
+	for _, limit := range e.key.Rule.Limits {
+		if rest := endOfStep(limit, e.left, t.At); rest > 0 {
+			n = min(n, asked*uint64(rest)/uint64(hotFor))
+		}
 	}
 	if n = min(n, e.left/(2*max(1, others))); n < arith.LeastLent {
 		return 0
@@ -88,6 +89,30 @@ func (e *leased) wants(now, span limiter.Tick, others uint64) uint64 {
 	e.grown = 0
 	return n
 }
+
+// endOfStep returns for how long a lease that begins at an instant is best used if so many units of a limit are left; 0
+// if that does not matter, since the limit is not nearly full. The clocks of members may differ: then leases are given
+// back a little earlier or later than is best.
+func endOfStep(limit *limiter.Limit, left uint64, at limiter.Tick) limiter.Tick {
+	step := arith.LeaseStep(limit)
+	if step == 0 || left >= limit.Capacity()/4 {
+		return 0
+	}
+	return max(1, step-at%step-beforeStep)
+}
+
+// pause has nothing asked for during a time, or until the end of a step of a limit: there is room again then.
+func (e *leased) pause(t Instant, span limiter.Tick) {
+	for _, limit := range e.key.Rule.Limits {
+		if step := arith.LeaseStep(limit); step > 0 {
+			span = min(span, step-t.At%step)
+		}
+	}
+	e.notBefore = t.Now + span
+}
+
+// beforeStep is how long before the end of a step a lease is given back, so that its owner hears of it in that step.
+const beforeStep = 2 * limiter.Millisecond
 
 // Warm counts a check of a key, and reports whether the key, or another that shares its count, is asked for so often
 // that it may be hot. Most keys are not, so this needs no lock, and may miss a check. Of the time before, half of the

@@ -18,6 +18,9 @@ const (
 	AmendHold
 	// RecallLease asks the holder of the lease with the charge ID to give it back at once. It is not answered.
 	RecallLease
+	// RefundLeased takes back a check that a lease of the receiver admitted: the epoch of the receipt is the id of the
+	// lease. It is not answered. A version that does not know it ignores the message, and the units stay charged.
+	RefundLeased
 )
 
 // Refund takes back a charge of the next Keys keys of the frame, once, or resets the
@@ -94,7 +97,8 @@ type Amended struct {
 	Over            uint64
 	RetryAfter      int64
 	// Was, End and WasEnd, of an extension of one key, are the estimate before it, the end of the
-	// reservation and that before it, see Hold. End is 0 if nothing was extended.
+	// reservation and that before it, see Hold. End is 0 if nothing was extended: WasEnd is then when a settlement charged
+	// what was used, by the clock of the sender.
 	Was         uint64
 	End, WasEnd uint64
 	// Shape is what the hold knows of its check, of a question for what a key has reserved, see Hold.

@@ -45,21 +45,18 @@ func lends(r *limiter.Rule) bool {
 	return !r.Shadow && r.Deny == nil && r.Replication != limiter.ReplicationOff && len(r.Limits) > 0
 }
 
-// LeaseUse returns within which time the units of a lease are best used when a limit of its rule binds, and the window
-// of that limit: what they admit is charged when it is given back, and a window that slides counts it for as much
-// longer. It returns 0 if the rule has no such window.
-func LeaseUse(r *limiter.Rule) (use, window limiter.Tick) {
-	for _, limit := range r.Limits {
-		l := of(limit)
-		switch l.P.Algorithm {
-		case limiter.SlidingLog, limiter.SlidingWindow, limiter.SlidingCounter:
-			if window == 0 || l.Window < window {
-				use, window = l.Window/50, l.Window
-			}
-		default: // a bucket leaks on, and a fixed window ends, whenever it was charged
-		}
+// LeaseStep returns after which multiples of time leases of a limit best end when it binds; 0 if that does not matter.
+// What they admit is charged when they are given back. A window that slides by steps counts it for a step longer if
+// that is in the next step, and units that are lent at the end of a step and not used are lost to it.
+func LeaseStep(limit *limiter.Limit) limiter.Tick {
+	switch l := of(limit); l.P.Algorithm {
+	case limiter.SlidingWindow:
+		return l.Sub
+	case limiter.SlidingLog, limiter.SlidingCounter:
+		return l.Window / 50
+	default: // a bucket leaks on, and a fixed window ends, whenever it was charged
+		return 0
 	}
-	return use, window
 }
 
 // borrowerBits of the id of a lease are those of its borrower.

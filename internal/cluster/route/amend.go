@@ -226,12 +226,20 @@ func extensionIn(a *peer.Amended) *table.Extension {
 	return &table.Extension{End: limiter.Tick(a.End), WasEnd: limiter.Tick(a.WasEnd), Was: a.Was}
 }
 
+// settledAt returns when a settlement charged what was used, 0 if the answer does not say.
+func settledAt(a *peer.Amended) limiter.Tick {
+	if a.End != 0 {
+		return 0
+	}
+	return limiter.Tick(a.WasEnd)
+}
+
 // AmendedOut returns the result of an amendment as the reply with a number carries it.
 func AmendedOut(number uint64, x *Outcome) peer.Amended {
 	a := x.Amended
 	out := peer.Amended{
 		ID: number, State: uint8(a.State), First: a.First, Estimate: a.Estimate, Over: a.Over,
-		RetryAfter: int64(limiter.Span(a.RetryAfter)), Shape: uint8(x.Shape),
+		RetryAfter: int64(limiter.Span(a.RetryAfter)), Shape: uint8(x.Shape), WasEnd: uint64(x.At),
 	}
 	if e := x.Extension; e != nil {
 		out.Was, out.End, out.WasEnd = e.Was, uint64(e.End), uint64(e.WasEnd)

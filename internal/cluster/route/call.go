@@ -58,10 +58,10 @@ type progress struct {
 	tries    uint16     // number of requests sent, see inquiry
 	ended    bool
 	divided  bool            // it was split; its parts end it
-	took     limiter.Tick    // how long the longest attempt took after which it began anew
 	define   bool            // a member does not know the rules
 	hasHeir  bool            // the heir was asked
 	late     bool            // of a refund that ends a reservation: its check has been answered
+	took     limiter.Tick    // how long the longest attempt took after which it began anew
 	askedAt  limiter.Tick    // when the owner was asked; 0 if it was not
 	owner    peer.Instance   // the member that was asked as owner
 	heirs    []peer.Instance // members that were asked as heir

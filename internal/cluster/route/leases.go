@@ -3,6 +3,8 @@ package route
 import (
 	"sync/atomic"
 
+	"github.com/weirlimit/weir/internal/cluster/mesh"
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/lease"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -71,7 +73,7 @@ func (x *Leases) ask(t *Turn, k *arith.Key, units uint64, span limiter.Tick) {
 		case answer.Allowed, o.result.by == 0: // it may be granted although no answer came in time
 			x.giveBack(t, l)
 		default:
-			x.Returned(l, true)
+			x.Returned(l, true, limiter.Receipt{})
 		}
 	}
 	x.c.start(t, o)
@@ -86,10 +88,13 @@ func (x *Leases) giveBack(t *Turn, l *lease.Lease) {
 	charge.Add(key)
 	charge.ID = &arith.Idempotency{ID: l.ID, Life: limiter.Second.Duration()}
 	x.c.start(t, &Call{task: task{kind: KindAmend, charge: charge, answer: new(limiter.Decision),
-		amend: limiter.Amend{IgnoreUnknown: true}, done: func(_ *Turn, o *Call) {
+		amend: limiter.Amend{IgnoreUnknown: true}, done: func(t *Turn, o *Call) {
 			x.c.denials.forget(charge) // there is more room than when its owner denied
-			amended := o.result.outcome.Amended
-			x.Returned(l, amended != nil && (amended.State == limiter.AmendDone || amended.State == limiter.AmendRepeated))
+			out := &o.result.outcome
+			known := out.Amended != nil && (out.Amended.State == limiter.AmendDone || out.Amended.State == limiter.AmendRepeated)
+			for _, late := range x.Returned(l, known, limiter.Receipt{Epoch: uint64(o.result.by), Time: out.At}) {
+				x.c.Refund(t, late.Charge, late.Receipt, func(Outcome) {})
+			}
 		}}})
 }
 
@@ -100,9 +105,48 @@ func (x *Leases) Recall(t *Turn, id uint64) {
 	}
 }
 
-// Refund gives units back to a lease that lasts, see [lease.Holder.Refund].
-func (x *Leases) Refund(t *Turn, c *arith.Charge, r limiter.Receipt) bool {
-	return x.Holder.Refund(x.instant(t), c, r)
+// Refund takes back a check that a lease admitted, at this node or at another one, see [lease.Holder.Refund], and
+// reports whether it is one. It calls done then. A refund by way of another node, and one that waits for a lease that
+// is being given back, is not waited for: if it is lost, the units stay charged.
+func (x *Leases) Refund(t *Turn, c *arith.Charge, r limiter.Receipt, done func(Outcome)) bool {
+	if x.Refunded(t, c, r, done) {
+		return true
+	}
+	v := x.c.config.View()
+	holder, found := Borrower(v, r.Epoch)
+	if !found || holder == x.c.config.Self || v.Has(peer.Instance(r.Epoch)) || // that is an owner's receipt
+		c.Len() != 1 || r.Parts != nil || !c.Fits(r) {
+		return false
+	}
+	t.Out.Refund(holder, c, true, peer.Refund{Kind: peer.RefundLeased, Receipt: mesh.Receipt(r, 0), Once: r.Once}, nil)
+	done(Outcome{})
+	return true
+}
+
+// Refunded takes back a check that a lease of this node admitted. It calls done, if it reports that there was one.
+func (x *Leases) Refunded(t *Turn, c *arith.Charge, r limiter.Receipt, done func(Outcome)) bool {
+	owner, ours := x.Holder.Refund(x.instant(t), c, r)
+	switch {
+	case owner.Time != 0:
+		x.c.Refund(t, c, owner, done)
+	case ours:
+		done(Outcome{})
+	}
+	return ours
+}
+
+// borrowers is how many leases one instance may have had: it numbers them down from itself.
+const borrowers = 1 << 40
+
+// Borrower returns the member that has the lease with an id. It reports false if it is a client's, or that of a member
+// that has left.
+func Borrower(v *view.View, id uint64) (peer.Instance, bool) {
+	for i := range v.Members {
+		if m := v.Members[i].Instance; uint64(m)-id-1 < borrowers {
+			return m, true
+		}
+	}
+	return 0, false
 }
 
 // End gives back all leases, since this node leaves, and asks for no more.

@@ -27,6 +27,8 @@ type Outcome struct {
 	Shape arith.Shape
 	// Amended is the result of an amendment; nil if nobody answered.
 	Amended *limiter.Amended
+	// At is when a settlement charged what was used, by the clock of the member that did; 0 if that is not known.
+	At limiter.Tick
 	// Extension is what an extension of one key changed; nil if it changed nothing.
 	Extension *table.Extension
 }

@@ -16,7 +16,7 @@ func (o *Call) Reply(t *Turn, f *peer.Frame, from string, r *peer.Reply, results
 	case peer.Done:
 		x := Outcome{Counters: int(r.Count), Amended: amendedIn(amended), Extension: extensionIn(amended)}
 		if amended != nil {
-			x.Shape = arith.Shape(amended.Shape)
+			x.Shape, x.At = arith.Shape(amended.Shape), settledAt(amended)
 		}
 		o.concludedBy(t, f.From, x)
 	case peer.Forbidden:
