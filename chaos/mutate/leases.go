@@ -7,8 +7,7 @@ func ofLeases() []mutation {
 	const traces, lends = "./limiter/limitertest", "./internal/engine"
 	return []mutation{
 		{name: "lent units count as charged now", pkg: traces, test: "^TestLeasesAdmitNothingTwice$", edits: []edit{
-			{"limiter/table/lent.go", "	earlier := func(h arith.Hold) bool { return h.Lent && h.At < now }\n",
-				"	earlier := func(h arith.Hold) bool { return h.Lent && h.At < 0 }\n"},
+			{"limiter/table/lent.go", "	if !b.renewTogether(now) {\n", "	if now < 0 {\n"},
 		}},
 		{name: "a lease that nobody gives back is charged at its end", pkg: traces, test: "^TestLeasesAdmitNothingTwice$",
 			edits: []edit{
@@ -39,6 +38,7 @@ func ofLeases() []mutation {
 		}},
 		{name: "the rate of a slice is charged", pkg: table, test: "^TestSlicesAdmitNothingTwice$", edits: []edit{
 			{"limiter/table/slices.go", "		b.of.p.overdrawSlot(s, l, h.At, n)\n", "		_ = n\n"},
+			{"limiter/table/lent.go", "			b.of.p.overdrawSlot(f.s, f.limit, f.at, f.accrued)\n", ""},
 		}},
 		{name: "a slice is charged to its end", pkg: table, test: "^TestASliceIsChargedToItsEnd$", edits: []edit{
 			{"limiter/table/lent.go", "	b.accrue(&h, at)\n", ""},
@@ -48,7 +48,7 @@ func ofLeases() []mutation {
 		}},
 		{name: "what a slice may use within a window is lent", pkg: table, test: "^TestSlicesAdmitNothingTwice$",
 			edits: []edit{{
-				"limiter/table/slices.go", "		if missing > 0 {\n", "		if missing > 0 && rate == 0 {\n",
+				"limiter/table/slices.go", "; missing > 0 {\n", "; missing > 0 && rate == 0 {\n",
 			}}},
 		{name: "rates together are within the limit", pkg: table, test: "^TestSlicesAdmitNothingTwice$", edits: []edit{
 			{"limiter/table/slices.go", "		return all - min(all, others)\n", "		return all\n"},
@@ -60,9 +60,16 @@ func ofLeases() []mutation {
 			edits: []edit{{"limiter/arith/back.go", "		if back != (level{}) {\n			e :=",
 				"		if h := HoldAt(holdWords, i); f(h) {\n			e :="}}},
 		{name: "each bucket of a key gets it back once", pkg: table, test: "^TestSlicesAdmitNothingTwice$",
-			edits: []edit{{"limiter/table/lent.go", "			done = append(done, h.Limit)\n", ""}}},
+			edits: []edit{
+				{"limiter/table/lent.go", "	if !b.renewTogether(now) {\n", "	if now > 0 {\n"},
+				{"limiter/table/lent.go", "			done = append(done, h.Limit)\n", ""},
+			}},
+		{name: "leases that move together move as each does", pkg: table, test: "^TestRenewsTogetherAsEach$", edits: []edit{
+			{"limiter/table/lent.go", "		b.of.p.overdrawSlot(f.s, f.limit, now, f.cost)\n",
+				"		b.of.p.overdrawSlot(f.s, f.limit, f.at, f.cost)\n"},
+		}},
 		{name: "what one slice takes another has no more", pkg: table, test: "^TestARateMoves$", edits: []edit{
-			{"limiter/table/slices.go", "				b.resize(l, h.ID, windows[h.ID], &h)\n", ""},
+			{"limiter/table/slices.go", "				left[w.id] = w.units - n\n", "				left[w.id] = w.units\n"},
 		}},
 		{name: "what a rate leaves comes back", pkg: table, test: "^TestWhatARateLeavesComesBack$", edits: []edit{
 			{"limiter/table/slices.go", "	case needs == have, needs < have && rate != was: ", "	case needs <= have: "},
@@ -92,7 +99,7 @@ func ofLeases() []mutation {
 				{"internal/slices/division.go", "			beyond += d.holders[i].counts()\n", ""},
 				{"limiter/table/slices.go", "		return all - min(all, others)\n", "		return all\n"},
 			}},
-		{name: "an heir knows what was assigned", pkg: "./cluster", test: "^TestQuotasOfMembersThatEnd$/^dies_3_fast_false$",
+		{name: "an heir knows what was assigned", pkg: "./cluster", test: "^TestQuotas$/^a_node_dies_3_fast_false$",
 			edits: []edit{
 				{"internal/engine/slice.go", "		if !h.Sliced || h.End <= now {\n", "		if !h.Sliced || h.ID != id.ID {\n"},
 				{"limiter/table/slices.go", "		return all - min(all, others)\n", "		return all\n"},

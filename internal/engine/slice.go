@@ -31,17 +31,17 @@ func Decide(t *table.Table, by *Slices, now limiter.Tick, c *arith.Charge, d *li
 	defer by.mu.Unlock()
 	k, id := c.Key(0), c.ID
 	bursts := k.Cost
-	lent := table.Lent(t, k)
-	held := make([]slices.Held, 0, len(lent))
-	for _, h := range lent {
+	var room [slices.MaxHolders]slices.Held // on the stack
+	held := room[:0]
+	table.EachLent(t, k, func(h arith.Hold) {
 		if !h.Sliced || h.End <= now {
-			continue
+			return
 		}
 		held = append(held, slices.Held{ID: h.ID, Rate: h.Rate, Burst: h.Cost, Until: h.End})
 		if h.ID != id.ID {
 			bursts += h.Cost
 		}
-	}
+	})
 	total := uint64(math.MaxUint64)
 	for _, l := range k.Rule.Limits {
 		total = min(total, arith.SlicesRate(l, bursts))

@@ -88,6 +88,12 @@ func HoldAt(words []uint64, i int) Hold {
 	}
 }
 
+// HoldCharged returns which limit entry i has charged, when, and whether it is lent.
+func HoldCharged(words []uint64, i int) (limit uint64, at limiter.Tick, lent bool) {
+	w := words[i*HoldWords:][:HoldWords]
+	return w[3], limiter.Tick(w[2]), w[4]&holdLent != 0
+}
+
 // Put writes the hold into entry i.
 func (h Hold) Put(words []uint64, i int) {
 	w := words[i*HoldWords:][:HoldWords]
@@ -140,6 +146,22 @@ func (s *State) EachHold(words []uint64, f func(h Hold) (_ Hold, stays bool)) {
 		if stays {
 			s.AddHold(words, h)
 		}
+	}
+}
+
+// ChangeHold calls f for each entry of an id, which may change all but its ID and its limit.
+func ChangeHold(s *State, words []uint64, id uint64, f func(h *Hold)) {
+	for i := range int(s.A) {
+		if HoldIs(words, i, id) {
+			h := HoldAt(words, i)
+			f(&h)
+			h.Put(words, i)
+		}
+		end := limiter.Tick(words[i*HoldWords+1])
+		if i == 0 {
+			s.Time, s.Until = end, end
+		}
+		s.Time, s.Until = min(s.Time, end), max(s.Until, end)
 	}
 }
 

@@ -72,3 +72,34 @@ func LeaseID(caller, id uint64) uint64 {
 // SameBorrower reports whether two leases of clients are of one caller. Of two others it may be wrong once in 65,536
 // times.
 func SameBorrower(a, b uint64) bool { return (a^b)>>(64-borrowerBits) == 0 }
+
+// MovesTogether reports whether what all entries of some holds have charged to a counter at an instant may come back,
+// and n units be charged from then on, as one. Nothing of it may be lost at the counter's bound, and no hit may be told
+// from another one.
+func MovesTogether(limit *limiter.Limit, s, holds *State, holdWords []uint64, at limiter.Tick, n uint64) bool {
+	l, c := of(limit), s.Open(limit)
+	return !byHit(l) && l.P.Algorithm != limiter.Concurrency && l.losesBy(&c, max(at, c.Time), n) == 0 &&
+		!lostAny(holds, holdWords, countsID(l))
+}
+
+// GiveBackTogether takes n units back from their counter: those that all entries of some holds have charged to it at
+// one instant, see [MovesTogether]. latest is as in [State.Refund].
+func GiveBackTogether(limit *limiter.Limit, s *State, words []uint64, holds *State, holdWords []uint64, at, now,
+	latest limiter.Tick, n uint64) {
+	l := of(limit)
+	if l.leaks() {
+		GiveBackAll(limit, s, holds, holdWords, now, func(Hold) bool { return true })
+		return
+	}
+	c := s.Open(limit)
+	c.reduce(l, words, now, latest, at, n, 0, true)
+	*s = c.State(limit)
+}
+
+// HoldsChargedAt makes all entries ones of the same units that are charged at another instant.
+func HoldsChargedAt(holds *State, words []uint64, at limiter.Tick) {
+	for i := range int(holds.A) {
+		w := words[i*HoldWords:][:HoldWords]
+		w[2], w[5], w[6], w[7] = uint64(at), 0, 0, 0
+	}
+}

@@ -72,28 +72,28 @@ func (b loans) any() bool {
 }
 
 // Lent returns what is lent of a key: of each lease or slice the entry of one limit.
-func Lent(t *Table, k *arith.Key) []arith.Hold {
+func Lent(t *Table, k *arith.Key) (out []arith.Hold) {
+	EachLent(t, k, func(h arith.Hold) { out = append(out, h) })
+	return out
+}
+
+// EachLent calls f with what [Lent] returns. f must not call the table.
+func EachLent(t *Table, k *arith.Key, f func(arith.Hold)) {
 	p := &t.parts[PartitionOf(k)]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.lending) == 0 {
-		return nil
+	if len(p.lending) > 0 {
+		loans{p.ledgerOf(k)}.each(f)
 	}
-	return loans{p.ledgerOf(k)}.each()
 }
 
-// each returns of each lease or slice the entry of one limit. There may be no ledger.
-func (b loans) each() (out []arith.Hold) {
-	if !b.of.exists() {
-		return nil
-	}
-	out = make([]arith.Hold, 0, b.of.s.state.A)
+// each calls f with the entry of one limit of each lease or slice. There may be no ledger.
+func (b loans) each(f func(arith.Hold)) {
 	for _, h := range b.of.all() {
 		if h.Lent && h.First {
-			out = append(out, h)
+			f(h)
 		}
 	}
-	return out
 }
 
 // has reports whether the hold of an id is a lease. There may be no ledger.
@@ -119,8 +119,76 @@ func (b loans) count() (n int) {
 	return n
 }
 
+// together is what the entries of one limit have charged, all at one instant.
+type together struct {
+	id      uint64
+	at      limiter.Tick
+	cost    uint64
+	accrued uint64 // since, of slices
+	s       *slot
+	limit   *limiter.Limit
+}
+
 // renew moves the charges of what is lent to now. No slot moves.
 func (b loans) renew(now limiter.Tick) {
+	if !b.renewTogether(now) {
+		b.renewEach(now)
+	}
+}
+
+// renewTogether is renew in the common case, in one step for each entry: all are of leases, and those of one limit were
+// charged at one instant. In any other case it changes nothing and reports false.
+func (b loans) renewTogether(now limiter.Tick) bool {
+	var found [inlineCounters]together
+	n, words := 0, b.of.words()
+	for i := range int(b.of.s.state.A) {
+		id, at, lent := arith.HoldCharged(words, i)
+		if !lent || id == 0 || at >= now {
+			return false
+		}
+		j := 0
+		for j < n && found[j].id != id {
+			j++
+		}
+		switch {
+		case j == len(found):
+			return false
+		case j == n:
+			found[n] = together{id: id, at: at}
+			n++
+		}
+		f := &found[j]
+		if f.at != at {
+			return false
+		}
+		h := arith.HoldAt(words, i)
+		f.cost += h.Cost
+		if h.Rate > 0 {
+			f.accrued += arith.Accrued(h.Rate, now) - arith.Accrued(h.Rate, at)
+		}
+	}
+	for j := range found[:n] {
+		f := &found[j]
+		f.s, f.limit = b.of.beside(f.id)
+		if f.s == nil || !arith.MovesTogether(f.limit, &f.s.state, &b.of.s.state, words, f.at, f.cost+f.accrued) {
+			return false
+		}
+	}
+	for j := range found[:n] {
+		f := &found[j]
+		if f.accrued > 0 && arith.Accrues(f.limit) {
+			b.of.p.overdrawSlot(f.s, f.limit, f.at, f.accrued)
+		}
+		arith.GiveBackTogether(f.limit, &f.s.state, b.of.p.table.words(f.s), &b.of.s.state, b.of.words(), f.at, now,
+			b.of.p.clock, f.cost)
+		b.of.p.overdrawSlot(f.s, f.limit, now, f.cost)
+	}
+	arith.HoldsChargedAt(&b.of.s.state, b.of.words(), now)
+	return true
+}
+
+// renewEach is renew for each entry.
+func (b loans) renewEach(now limiter.Tick) {
 	earlier := func(h arith.Hold) bool { return h.Lent && h.At < now }
 	n := 0
 	for _, h := range b.of.all() {

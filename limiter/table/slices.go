@@ -85,14 +85,11 @@ func (b loans) assign(k *arith.Key, id *arith.Idempotency, now limiter.Tick) (ra
 	for _, l := range k.Rule.Limits {
 		b.set(l, id.ID, was, rate, now)
 	}
-	b.of.s.state.EachHold(b.of.words(), func(h arith.Hold) (arith.Hold, bool) {
-		if h.ID == id.ID {
-			h.End = max(h.End, now+limiter.Span(id.Hold))
-			if h.Sliced {
-				h.Rate = rate
-			}
+	arith.ChangeHold(&b.of.s.state, b.of.words(), id.ID, func(h *arith.Hold) {
+		h.End = max(h.End, now+limiter.Span(id.Hold))
+		if h.Sliced {
+			h.Rate = rate
 		}
-		return h, true
 	})
 	b.of.ends()
 	b.of.p.expiresAt(b.of.s.state.Until)
@@ -118,11 +115,12 @@ func (b loans) fits(l *limiter.Limit, id uint64, now limiter.Tick) (rate uint64)
 		}
 		return all - min(all, others)
 	}
-	windows := b.windowsOf(l)
-	room := windows[id]
-	for _, h := range b.of.all() {
-		if h.Sliced && h.Limit == arith.CountsID(l) && h.ID != id {
-			room += surplus(l, &h, windows)
+	room := uint64(0)
+	for _, w := range b.windowsOf(l, make([]portion, 0, MaxLoans)) {
+		if w.id == id {
+			room += w.units
+		} else {
+			room += w.surplus(l)
 		}
 	}
 	used := s.state.Probe(l, b.of.p.table.words(s), now, new(limiter.LimitDecision))
@@ -139,6 +137,17 @@ func (loans) windows(k *arith.Key) (n int) {
 	return n
 }
 
+// portion is what a slice may use of a limit on windows.
+type portion struct {
+	id, rate uint64
+	units    uint64 // within a window
+}
+
+// surplus returns how many of its units a slice has beyond its rate.
+func (w *portion) surplus(l *limiter.Limit) uint64 {
+	return w.units - min(w.units, arith.SliceUnits(l, w.rate))
+}
+
 // window returns how many units the slice of an id has that it may use within a window of a limit.
 func (b loans) window(l *limiter.Limit, id uint64) uint64 {
 	for _, h := range b.of.of(id) {
@@ -149,21 +158,51 @@ func (b loans) window(l *limiter.Limit, id uint64) uint64 {
 	return 0
 }
 
-// windowsOf returns what window returns, by id.
-func (b loans) windowsOf(l *limiter.Limit) map[uint64]uint64 {
-	all, counts := make(map[uint64]uint64), arith.CountsID(l)
+// windowsOf appends those of all slices of a limit.
+func (b loans) windowsOf(l *limiter.Limit, all []portion) []portion {
+	counts := arith.CountsID(l)
 	for _, h := range b.of.all() {
-		if h.Limit == counts && h.Lent && !h.Sliced {
-			all[h.ID] = h.Cost
+		if h.Limit == counts && h.Sliced {
+			all = append(all, portion{id: h.ID, rate: h.Rate})
+		}
+	}
+	next := 0 // where a slice is looked for first: both kinds of entries are mostly in one order
+	for _, h := range b.of.all() {
+		if h.Limit != counts || !h.Lent || h.Sliced {
+			continue
+		}
+		for n := range all {
+			if at := (next + n) % len(all); all[at].id == h.ID {
+				all[at].units, next = h.Cost, at+1
+				break
+			}
 		}
 	}
 	return all
 }
 
-// surplus returns how many of them a slice has beyond its rate.
-func surplus(l *limiter.Limit, h *arith.Hold, windows map[uint64]uint64) uint64 {
-	have, needs := windows[h.ID], arith.SliceUnits(l, h.Rate)
-	return have - min(have, needs)
+// take takes units of slices of a limit that have some beyond their rates, but for that of an id, at most missing. It
+// returns how many are missing then. What the counter has is not changed.
+func (b loans) take(l *limiter.Limit, id, missing uint64) uint64 {
+	all, counts := b.windowsOf(l, make([]portion, 0, MaxLoans)), arith.CountsID(l)
+	left := make(map[uint64]uint64) // of those of whom some are taken
+	for i := range all {
+		if w := &all[i]; w.id != id && missing > 0 {
+			if n := min(missing, w.surplus(l)); n > 0 {
+				left[w.id] = w.units - n
+				missing -= n
+			}
+		}
+	}
+	if len(left) > 0 {
+		b.of.s.state.EachHold(b.of.words(), func(h arith.Hold) (arith.Hold, bool) {
+			if units, some := left[h.ID]; some && h.Limit == counts && h.Lent && !h.Sliced {
+				h.Cost = units
+			}
+			return h, h.Cost > 0
+		})
+	}
+	return missing
 }
 
 // set lets a limit count a slice with a rate in place of another. There is room for it.
@@ -188,17 +227,7 @@ func (b loans) set(l *limiter.Limit, id, was, rate uint64, now limiter.Tick) {
 	case needs == have, needs < have && rate != was: // the others may use what is left
 		return
 	case needs > have:
-		missing, windows := needs-have, b.windowsOf(l)
-		for _, h := range b.of.all() {
-			if h.Sliced && h.ID != id && h.Limit == arith.CountsID(l) {
-				if n := min(missing, surplus(l, &h, windows)); n > 0 {
-					windows[h.ID] -= n
-					b.resize(l, h.ID, windows[h.ID], &h)
-					missing -= n
-				}
-			}
-		}
-		if missing > 0 {
+		if missing := b.take(l, id, needs-have); missing > 0 {
 			b.of.p.overdrawSlot(s, l, now, missing)
 		}
 	}

@@ -3,6 +3,7 @@ package table
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -142,6 +143,54 @@ func TestSlicesAdmitNothingTwice(t *testing.T) {
 		}
 		if granted < seeds*5 {
 			t.Errorf("%s: %d assignments in %d runs", rule.Name, granted, seeds)
+		}
+	}
+}
+
+// renew renews what is lent of the key, entry by entry, or together. It reports whether that was possible.
+func (w *slicing) renew(together bool) (done bool) {
+	k := w.charge(1).Key(0)
+	p := &w.table.parts[PartitionOf(k)]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.ledgerOf(k)
+	if !b.exists() {
+		return false
+	}
+	if b.expire(w.now); together {
+		return b.s.state.A > 0 && loans{b}.renewTogether(w.now)
+	}
+	loans{b}.renewEach(w.now)
+	return true
+}
+
+// Charges that move together are those that move entry by entry: nobody is told anything else.
+func TestRenewsTogetherAsEach(t *testing.T) {
+	for _, rule := range lentRules(t) {
+		done := 0
+		for seed := range uint64(15) {
+			var both [2]slicing
+			for i := range both {
+				both[i] = slicing{lending: lending{t: t, table: New(Config{}), other: New(Config{}), key: seed, rule: rule,
+					now: limiter.Tick(1e15), r: rand.New(rand.NewPCG(seed, 56))}}
+			}
+			for step := range 300 {
+				for i := range both {
+					both[i].step()
+				}
+				both[0].renew(false)
+				if both[1].renew(true) {
+					done++
+				}
+				one, two := &both[0], &both[1]
+				if !slices.Equal(one.told, two.told) || one.granted != two.granted || one.left() != two.left() {
+					t.Fatalf("%s, seed %d, step %d: %d admissions, %d assignments, %d left; together %d, %d, %d", rule.Name, seed,
+						step, len(one.told), one.granted, one.left(), len(two.told), two.granted, two.left())
+				}
+			}
+		}
+		if done < 500 {
+			t.Errorf("%s: premise: %d of 4500 times all moved together", rule.Name, done)
 		}
 	}
 }

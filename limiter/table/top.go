@@ -193,12 +193,12 @@ func (k *TopKey) lookUp(p *partition) {
 	if p.table.copies[p.number].on {
 		return
 	}
-	for _, h := range (loans{p.ledgerAt(p.table.order.of(k.key.Hi), k.key.Lo)}).each() {
+	loans{p.ledgerAt(p.table.order.of(k.key.Hi), k.key.Lo)}.each(func(h arith.Hold) {
 		k.Lent.Holders++
 		k.Lent.Units += h.Cost
 		k.Lent.Rate += h.Rate
 		k.Lent.Until = max(k.Lent.Until, h.End)
-	}
+	})
 }
 
 // list appends the entries, of a partition.
