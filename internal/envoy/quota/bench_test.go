@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir/internal/envoy/quota"
 	"github.com/weirlimit/weir/limiter"
@@ -65,14 +66,41 @@ func BenchmarkReports(b *testing.B) {
 	runtime.KeepAlive(all)
 }
 
-// BenchmarkOwner is what the owner of a counter does to renew one of its 50 slices.
+// BenchmarkOwner is what the owner of a counter does to renew one of its slices.
 func BenchmarkOwner(b *testing.B) {
-	o := newOwner(b, bySlices, 50)
-	now, n := limiter.Hour, 0
-	for b.Loop() {
-		now += limiter.Second / 50
-		a := quota.Ask{Slice: uint32(n % 50), Demand: 60, Hold: 2*limiter.Second + quota.Slack}
-		o.ask(b, now, "s", &a)
-		n++
+	for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.FixedWindow, limiter.SlidingWindow,
+		limiter.SlidingLog} {
+		for _, slices := range []int{1, 10, 50} {
+			b.Run(fmt.Sprint(a, "/", slices), func(b *testing.B) {
+				o := newOwner(b, false, slices)
+				if a != limiter.TokenBucket {
+					l, err := limiter.NewLimit(limiter.Spec{Algorithm: a, Limit: 20_000, Window: 10 * time.Second})
+					if err != nil {
+						b.Fatal(err)
+					}
+					o.rule = &limiter.Rule{Name: "shop", Limits: []*limiter.Limit{l}}
+				}
+				now, n, denied := limiter.Hour, 0, 0
+				renew := func() {
+					now += limiter.Second / limiter.Tick(slices)
+					a := quota.Ask{Slice: uint32(n % slices), Demand: uint64(30 + n*7%40), Hold: 2*limiter.Second + quota.Slack}
+					if n >= slices {
+						a.Size = 20
+					}
+					if o.ask(b, now, "s", &a).Kind != quota.Tokens {
+						denied++
+					}
+					n++
+				}
+				for range 5 * slices { // all rates are assigned
+					renew()
+				}
+				denied = 0
+				for b.Loop() {
+					renew()
+				}
+				b.ReportMetric(float64(denied)/float64(b.N), "denied/op")
+			})
+		}
 	}
 }

@@ -2,7 +2,6 @@ package quota_test
 
 import (
 	"container/heap"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -42,31 +41,18 @@ func (q *events) Pop() any {
 	return e
 }
 
-// owner owns the counter. It divides as the owner of a key does, with its table. The known ways to divide have none.
+// owner owns the counter. It divides as the owner of a key does, with its table.
 type owner struct {
-	way      way
-	envoys   uint64
-	rate     float64
-	capacity float64
+	fast     bool
+	capacity uint64
 	rule     *limiter.Rule
 	node     *engine.Node
 	away     bool
 }
 
-// way is how a server divides.
-type way uint8
-
-const (
-	bySlices way = iota
-	fastSlices
-	theWhole // everybody is assigned the whole limit
-	equally  // everybody is assigned an equal part
-)
-
-func newOwner(t testing.TB, w way, envoys int) owner {
-	o := owner{way: w, envoys: uint64(envoys), capacity: capacity(envoys),
-		node: &engine.Node{Table: table.New(table.Config{})}}
-	o.load(t, rate)
+func newOwner(t testing.TB, fast bool, envoys int) owner {
+	o := owner{fast: fast, capacity: quotatest.Capacity(envoys), node: &engine.Node{Table: table.New(table.Config{})}}
+	o.load(t, quotatest.Rate)
 	return o
 }
 
@@ -77,7 +63,7 @@ func (o *owner) load(t testing.TB, rate float64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.rate, o.rule = rate, &limiter.Rule{Name: "shop", Limits: []*limiter.Limit{l}}
+	o.rule = &limiter.Rule{Name: "shop", Limits: []*limiter.Limit{l}}
 }
 
 // moves lets another member own the counter: it has the table and knows nothing else.
@@ -86,21 +72,14 @@ func (o *owner) moves() { o.node = &engine.Node{Table: o.node.Table} }
 func (o *owner) ask(t testing.TB, now limiter.Tick, name string, a *quota.Ask) quota.Grant {
 	size := a.Size
 	if size == 0 {
-		size = quota.Size(uint64(o.capacity), uint64(o.capacity), a.Smaller)
+		size = quota.Size(o.capacity, o.capacity, a.Smaller)
 	}
-	id := hashOf(fmt.Sprint(name, "/", a.Slice))
 	assigned := uint64(0)
-	switch {
-	case o.away:
-	case o.way == theWhole:
-		return quota.Grant{Kind: quota.Tokens, Size: uint32(o.capacity), Rate: uint32(o.rate)}
-	case o.way == equally:
-		return quota.Grant{Kind: quota.Tokens, Size: size, Rate: uint32(uint64(o.rate) / o.envoys)}
-	default:
+	if !o.away {
 		var c arith.Charge
 		c.Add(arith.Key{Hash: arith.Hash{Hi: 1, Lo: 1}, Rule: o.rule, Cost: uint64(size)})
-		c.ID = &arith.Idempotency{ID: id, Life: limiter.DefaultIDTTL, Hold: a.Hold.Duration(), Keep: true, Lent: true,
-			Rate: max(1, a.Demand), Fast: o.way == fastSlices}
+		c.ID = &arith.Idempotency{ID: hashOf(fmt.Sprint(name, "/", a.Slice)), Life: limiter.DefaultIDTTL,
+			Hold: a.Hold.Duration(), Keep: true, Lent: true, Rate: max(1, a.Demand), Fast: o.fast}
 		var d limiter.Decision
 		if err := engine.Decide(o.node.Table, &o.node.Slices, now, &c, &d); err != nil {
 			t.Fatal(err)
@@ -136,16 +115,8 @@ type sim struct {
 	streams []*stream     // also those that have ended
 	lag     time.Duration // most of the time of a message
 	beyond  uint64
-	told    int               // messages to Envoys
 	lost    func(*envoy) bool // a message that lowers a rate is lost, and its stream breaks
-	bound   float64           // what fast slices may admit beyond the limit, see lowering
-}
-
-// lowering is that an owner has lowered a rate. Until Envoy hears of it, and at most until what it was assigned before
-// is over, it may use the difference beyond the limit where slices are fast.
-type lowering struct {
-	by        float64
-	at, until time.Duration
+	bound   float64           // what fast slices may admit beyond the limit, see [quotatest.Slices]
 }
 
 // node is a node that Envoys report to.
@@ -164,38 +135,16 @@ type stream struct {
 	quota  *quota.Stream
 	closed bool
 	timer  int
-	given  []lowering // what it was assigned; at is not used
-	lower  []lowering // that it has not heard of
-}
-
-// lowers notes what the owner assigns.
-func (s *stream) lowers(rate uint32, hold limiter.Tick) {
-	low := lowering{at: s.sim.now}
-	for _, g := range s.given {
-		if g.until > low.at && g.by > float64(rate) {
-			low.by, low.until = max(low.by, g.by-float64(rate)), max(low.until, g.until)
-		}
-	}
-	if low.by > 0 {
-		s.lower = append(s.lower, low)
-	}
-	s.given = append(s.given, lowering{by: float64(rate), until: low.at + hold.Duration()})
+	slices quotatest.Slices
 }
 
 // hears notes that Envoy has what was sent at an instant.
-func (s *stream) hears(sent, now time.Duration) {
-	s.lower = slices.DeleteFunc(s.lower, func(l lowering) bool {
-		if l.at > sent {
-			return false
-		}
-		s.sim.bound += l.by * (min(now, l.until) - l.at).Seconds()
-		return true
-	})
-}
+func (s *stream) hears(sent, now time.Duration) { s.sim.bound += s.slices.Heard(sent, now) }
 
 // falls reports whether a message lowers what Envoy has.
 func (s *stream) falls(actions []quota.Action) bool {
-	return len(s.lower) > 0 && slices.ContainsFunc(actions, func(a quota.Action) bool { return a.Kind == quota.Tokens })
+	return s.slices.Lowered() > 0 &&
+		slices.ContainsFunc(actions, func(a quota.Action) bool { return a.Kind == quota.Tokens })
 }
 
 // envoy is an Envoy and its load.
@@ -233,15 +182,10 @@ const quarter = 250 * time.Millisecond
 
 func tick(d time.Duration) limiter.Tick { return limiter.Hour + limiter.Span(d) }
 
-const rate = 2000
-
-// capacity is little more than the bursts of all Envoys' buckets: what is admitted beyond is seen.
-func capacity(envoys int) float64 { return float64(max(80*min(envoys, 3), 32*envoys)) }
-
-func newSim(t *testing.T, seed uint64, envoys int, w way) *sim {
+func newSim(t *testing.T, seed uint64, envoys int, fast bool) *sim {
 	x := &sim{t: t, rnd: rand.New(rand.NewPCG(seed, 55)), lag: 20 * time.Millisecond}
-	x.owner = newOwner(t, w, envoys)
-	x.judge = quotatest.Judge{Rate: rate, Capacity: capacity(envoys)}
+	x.owner = newOwner(t, fast, envoys)
+	x.judge = quotatest.NewJudge(envoys)
 	for range 3 {
 		x.nodes = append(x.nodes, &node{})
 	}
@@ -252,8 +196,11 @@ func newSim(t *testing.T, seed uint64, envoys int, w way) *sim {
 	return x
 }
 
-// load sets how many requests a second an Envoy has.
-func (x *sim) load(e *envoy, load float64) {
+// Envoys, and the methods below, implement [quotatest.Stage].
+func (x *sim) Envoys() int { return len(x.envoys) }
+
+func (x *sim) Load(at int, load float64) {
+	e := x.envoys[at]
 	e.load = load
 	if !e.began {
 		e.began = true
@@ -261,6 +208,50 @@ func (x *sim) load(e *envoy, load float64) {
 		x.after(time.Duration(x.rnd.Int64N(int64(e.every))), func() { x.report(e) })
 	}
 }
+
+func (x *sim) Kill(at int) {
+	x.envoys[at].dead = true
+	x.after(x.delay(), func() { x.Break(at) })
+}
+
+func (x *sim) Restart(at int) {
+	x.Break(at)
+	x.envoys[at].client = quotatest.Client{Domain: "edge", Deny: true}
+}
+
+func (x *sim) Break(at int) {
+	if e := x.envoys[at]; e.stream != nil {
+		e.stream.closed = true
+		e.stream = nil
+	}
+}
+
+func (x *sim) EndNode(drains bool) {
+	x.nodes[0].draining, x.nodes[0].down = drains, !drains
+	x.owner.moves()
+	if !drains {
+		x.owner.away = true
+		x.after(300*time.Millisecond, func() { x.owner.away = false })
+	}
+	for i, e := range x.envoys {
+		if e.home == 0 {
+			x.Break(i)
+		}
+	}
+}
+
+func (x *sim) Limit(rate float64) {
+	x.owner.load(x.t, rate)
+	x.judge.Limit(x.now, rate)
+}
+
+func (x *sim) Silence(d time.Duration) {
+	for _, n := range x.nodes {
+		n.silent = x.now + d
+	}
+}
+
+func (x *sim) After(d time.Duration, do func()) { x.after(d, do) }
 
 var bucketID = quotatest.NewID(map[string]string{"name": "shop", "class": "a"})
 
@@ -379,10 +370,9 @@ func (s *stream) handle(out *quota.Out) {
 	}
 	if len(message) > 0 && x.lost != nil && s.falls(out.Actions) && x.lost(s.of) {
 		if s.of.stream == s {
-			x.cut(s.of)
+			x.Break(slices.Index(x.envoys, s.of))
 		}
 	} else if len(message) > 0 {
-		x.told++
 		sent := x.now
 		x.after(x.delay(), func() {
 			if s.of.dead || s.of.stream != s {
@@ -400,7 +390,7 @@ func (s *stream) handle(out *quota.Out) {
 		x.after(x.delay()/4, func() {
 			g := x.owner.ask(x.t, tick(x.now), s.name, &a)
 			if g.Kind == quota.Tokens {
-				s.lowers(g.Rate, a.Hold)
+				s.slices.Lent(x.now, float64(g.Rate), a.Hold.Duration())
 			}
 			x.after(x.delay()/4, func() {
 				s.busy(func() {
@@ -414,171 +404,40 @@ func (s *stream) handle(out *quota.Out) {
 	}
 }
 
-// cut ends a stream.
-func (x *sim) cut(e *envoy) {
-	if e.stream != nil {
-		e.stream.closed = true
-		e.stream = nil
-	}
-}
-
-// loads sets the load of all Envoys, 1.5 times the limit: hot of one and the rest of the others.
-func (x *sim) loads(hot float64, at int) {
-	const total = 1.5 * rate
-	for i, e := range x.envoys {
-		switch {
-		case len(x.envoys) == 1:
-			x.load(e, total)
-		case i == at%len(x.envoys):
-			x.load(e, total*hot)
-		default:
-			x.load(e, total*(1-hot)/float64(len(x.envoys)-1))
-		}
-	}
-}
-
-// cell is one load or fault. It begins at the change.
-type cell struct {
-	name   string
-	begin  func(x *sim)
-	change func(x *sim)
-	least  float64 // of what could be admitted
-}
-
-const (
-	change = 12 * time.Second
-	end    = 36 * time.Second
-)
-
-func even(x *sim)   { x.loads(1/float64(len(x.envoys)), 0) }
-func skewed(x *sim) { x.loads(0.9, 0) }
-
-func cells() []cell {
-	return []cell{
-		{"even load, 1.5 times", even, func(*sim) {}, 0.95},
-		{"90/10", even, skewed, 0.95},
-		{"moving each 8 s", skewed, func(x *sim) {
-			var move func(at int)
-			move = func(at int) {
-				x.loads(0.9, at)
-				x.after(8*time.Second, func() { move(at + 1) })
-			}
-			move(1)
-		}, 0.70},
-		{"one dies", even, func(x *sim) {
-			if len(x.envoys) == 1 { // and begins again
-				x.cut(x.envoys[0])
-				x.envoys[0].client = quotatest.Client{Domain: "edge", Deny: true}
-				return
-			}
-			x.envoys[0].dead = true
-			x.after(x.delay(), func() { x.cut(x.envoys[0]) })
-			for _, e := range x.envoys[1:] {
-				x.load(e, 1.5*rate/float64(len(x.envoys)-1))
-			}
-		}, 0.95},
-		{"a stream breaks", even, func(x *sim) { x.cut(x.envoys[0]) }, 0.95},
-		{"a node dies", even, func(x *sim) {
-			x.nodes[0].down = true
-			x.owner.moves() // it was the owner
-			x.owner.away = true
-			x.after(300*time.Millisecond, func() { x.owner.away = false })
-			for _, e := range x.envoys {
-				if e.home == 0 {
-					x.cut(e)
-				}
-			}
-		}, 0.95},
-		{"a node drains", even, func(x *sim) {
-			x.nodes[0].draining = true
-			x.owner.moves()
-			for _, e := range x.envoys {
-				if e.home == 0 {
-					x.cut(e)
-				}
-			}
-		}, 0.95},
-		{"a limit is raised", even, func(x *sim) {
-			x.owner.load(x.t, 2400)
-			x.judge.Load(x.now, 2400)
-		}, 0.95},
-		{"a limit is lowered", even, func(x *sim) {
-			x.owner.load(x.t, 1200)
-			x.after(2*time.Second, func() { x.judge.Load(x.now, 1200) }) // what was assigned lasts so long
-		}, 0.95},
-		{"silent for two TTLs", even, func(x *sim) {
-			for _, n := range x.nodes {
-				n.silent = x.now + 4*time.Second
-			}
-		}, 0.95},
-	}
-}
-
 // result is what a cell has shown.
 type result struct{ used, over, beyond, bound float64 }
 
-func (c *cell) run(t *testing.T, seed uint64, envoys int, w way) result {
-	x := newSim(t, seed, envoys, w)
-	c.begin(x)
-	x.run(change)
-	c.change(x)
-	x.run(end)
-	from := change + 3*time.Second
-	if c.name == "silent for two TTLs" {
-		from += 4 * time.Second
-	}
+func run(t *testing.T, c *quotatest.Cell, seed uint64, envoys int, fast bool) result {
+	x := newSim(t, seed, envoys, fast)
+	c.Begin(x)
+	x.run(quotatest.Change)
+	c.Change(x)
+	x.run(quotatest.End)
 	for _, e := range x.envoys {
 		for _, text := range e.client.Ignored {
-			t.Errorf("%s: Envoy ignored %s", c.name, text)
+			t.Errorf("%s: Envoy ignored %s", c.Name, text)
 		}
 	}
 	for _, s := range x.streams {
 		s.hears(x.now, x.now)
 	}
-	return result{x.judge.Used(from, end), x.judge.Over, float64(x.beyond), x.bound}
+	return result{x.judge.Used(c.Settled, quotatest.End), x.judge.Over, float64(x.beyond), x.bound}
 }
 
-var shows = flag.Bool("table", false, "print the table of docs/envoy.md")
-
-// TestTable prints the table of docs/envoy.md: the worst of three seeds.
-func TestTable(t *testing.T) {
-	if !*shows {
-		return
-	}
-	for _, c := range cells() {
-		line := "| " + c.name
-		for w := bySlices; w <= equally; w++ {
-			line += " |"
-			for _, envoys := range []int{1, 3, 50} {
-				used, most, over := 10.0, 0.0, 0.0
-				for seed := range uint64(3) {
-					r := c.run(t, seed, envoys, w)
-					used, most, over = min(used, r.used), max(most, r.used), max(over, r.over)
-				}
-				if w == theWhole {
-					used = most
-				}
-				line += fmt.Sprintf(" %.0f", 100*used)
-				if over > 0 && w <= fastSlices {
-					line += fmt.Sprintf("(over %.0f)", over)
-				}
-			}
-		}
-		t.Log(line + " |")
-	}
-}
-
-// Of the cells of the table in docs/envoy.md: no strict division admits more than the limit, and it uses what it has.
+// Of the cells, without gRPC: no strict division admits more than the limit, and it uses what it has.
 func TestCells(t *testing.T) {
 	for _, envoys := range []int{1, 3, 50} {
-		for _, c := range cells() {
-			t.Run(fmt.Sprint(envoys, " ", c.name), func(t *testing.T) {
-				r := c.run(t, 1, envoys, bySlices)
-				if r.over > 0 || r.used < c.least || r.beyond > 1 {
+		for _, c := range quotatest.Cells() {
+			t.Run(fmt.Sprint(envoys, " ", c.Name), func(t *testing.T) {
+				if testing.Short() && envoys != 3 {
+					t.Skip("long")
+				}
+				r := run(t, &c, 1, envoys, false)
+				if r.over > 0 || r.used < c.Least || r.beyond > 1 {
 					t.Errorf("%.1f%% of the limit is used, %.1f are beyond it, %.0f were beyond what is assigned", 100*r.used,
 						r.over, r.beyond)
 				}
-				if r := c.run(t, 1, envoys, fastSlices); r.used < c.least || r.over > r.bound {
+				if r := run(t, &c, 1, envoys, true); r.used < c.Least || r.over > r.bound {
 					t.Errorf("fast: %.1f%% of the limit is used, %.1f are beyond it, and at most %.1f may be", 100*r.used,
 						r.over, r.bound)
 				}
@@ -592,16 +451,17 @@ func TestCells(t *testing.T) {
 func TestLateAndRandomReports(t *testing.T) {
 	for seed := range uint64(5) {
 		for _, envoys := range []int{1, 3} {
-			c := cells()[2]
-			begin := c.begin
-			c.begin = func(x *sim) {
+			c := quotatest.Cells()[2]
+			begin := c.Begin
+			c.Begin = func(s quotatest.Stage) {
+				x := s.(*sim)
 				x.lag = 80 * time.Millisecond
 				for _, e := range x.envoys {
 					e.every, e.random = 100*time.Millisecond, 3*time.Second
 				}
 				begin(x)
 			}
-			if r := c.run(t, seed, envoys, bySlices); r.over > 0 || r.used < 0.2 {
+			if r := run(t, &c, seed, envoys, false); r.over > 0 || r.used < 0.2 {
 				t.Errorf("seed %d, %d clients: %.1f are beyond the limit, of which %.1f%% is used", seed, envoys, r.over,
 					100*r.used)
 			}
@@ -613,24 +473,24 @@ func TestLateAndRandomReports(t *testing.T) {
 // ends it, is renewed until its report is overdue by a half.
 func TestTheShareOfADeadEnvoy(t *testing.T) {
 	const ttl, report, asked = 2*time.Second + 200*time.Millisecond, time.Second, 300 * time.Millisecond
-	for _, w := range []way{bySlices, fastSlices} {
+	for _, fast := range []bool{false, true} {
 		for _, stays := range []bool{false, true} {
-			x := newSim(t, 1, 3, w)
-			x.loads(0.9, 0)
-			x.run(change)
+			x := newSim(t, 1, 3, fast)
+			quotatest.Loads(x, 0.9, 0)
+			x.run(quotatest.Change)
 			x.envoys[0].dead = true
-			back := change + ttl + asked
+			back := quotatest.Change + ttl + asked
 			if stays {
 				back += report + report/2
 			} else {
-				x.cut(x.envoys[0])
+				x.Break(0)
 			}
-			x.loads(0, 0) // all of the others
-			x.run(end)
+			quotatest.Loads(x, 0, 0) // all of the others
+			x.run(quotatest.End)
 			if used := x.judge.Used(back, back+report); used < 0.95 || x.judge.Over > 0 {
 				t.Errorf("its stream stays %v: %.1f%% of the limit is used, %.1f are beyond it", stays, 100*used, x.judge.Over)
 			}
-			if before := x.judge.Used(change+report/2, change+report); before > 0.5 {
+			if before := x.judge.Used(quotatest.Change+report/2, quotatest.Change+report); before > 0.5 {
 				t.Errorf("premise: %.1f%% is used before", 100*before)
 			}
 		}
@@ -643,30 +503,32 @@ func TestTheShareOfADeadEnvoy(t *testing.T) {
 func TestFastSlicesAreBounded(t *testing.T) {
 	beyond, most := 0.0, 0.0
 	for seed := range uint64(10) {
-		for _, w := range []way{bySlices, fastSlices} {
-			c := cell{"load returns", func(x *sim) { x.loads(0.9, 0) }, func(x *sim) {
-				x.loads(0.98, 1)
-				x.lost = func(e *envoy) bool {
-					if e != x.envoys[0] || e.stream.lower[len(e.stream.lower)-1].by < rate/2 {
-						return false
+		for _, fast := range []bool{false, true} {
+			c := quotatest.Cell{Name: "load returns", Begin: func(s quotatest.Stage) { quotatest.Loads(s, 0.9, 0) },
+				Change: func(s quotatest.Stage) {
+					quotatest.Loads(s, 0.98, 1)
+					x := s.(*sim)
+					x.lost = func(e *envoy) bool {
+						if e != x.envoys[0] || e.stream.slices.Lowered() < quotatest.Rate/2 {
+							return false
+						}
+						x.lost = func(*envoy) bool { return false }
+						x.Load(0, 1.5*quotatest.Rate)
+						return true
 					}
-					x.lost = func(*envoy) bool { return false }
-					x.load(e, 1.5*rate)
-					return true
-				}
-			}, 0}
-			switch r := c.run(t, seed, 3, w); {
-			case w == bySlices && r.over > 0:
+				}}
+			switch r := run(t, &c, seed, 3, fast); {
+			case !fast && r.over > 0:
 				t.Errorf("strict: %.1f are beyond the limit", r.over)
 			case r.over > r.bound:
 				t.Errorf("fast: %.1f are beyond the limit, and at most %.1f may be", r.over, r.bound)
-			case w == fastSlices:
+			case fast:
 				beyond, most = max(beyond, r.over), max(most, r.bound)
 			}
 		}
 	}
 	t.Logf("fast: %.0f are beyond the limit, of at most %.0f", beyond, most)
-	if beyond < rate/4 || most > 4*rate {
+	if beyond < quotatest.Rate/4 || most > 4*quotatest.Rate {
 		t.Errorf("fast slices admit %.0f beyond the limit, and the bound is %.0f: there is little to judge", beyond, most)
 	}
 }

@@ -282,7 +282,7 @@ func (b *bucket) measure(now limiter.Tick, u *Usage) {
 func (s *Stream) check(now limiter.Tick, b *bucket, u *Usage, out *Out) {
 	b.accrue(now)
 	if b.reported < b.earlier {
-		b.may.credit = float64(b.size) // what it has allowed may have been assigned
+		b.may.credit = float64(b.size) + float64(b.rate)*Slack.Duration().Seconds() // it may have come late
 		return
 	}
 	if allowed := float64(u.Allowed); allowed > b.may.credit && b.kind != AllowAll {
