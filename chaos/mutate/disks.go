@@ -44,6 +44,10 @@ func ofDisks() []mutation {
 				"fmt.Errorf(\"%w: a batch of partition %d\", errRestore,\n				b.Partition)\n			continue",
 				"return refused, errRestore"},
 		}},
+		{name: "a version that is damaged is a damage", pkg: disk, test: "^TestADamagedHeaderIsNotRefused$", edits: []edit{
+			{"internal/disk/segment.go", "if whole(append(ours, b[len(ours):]...)) {",
+				"if false && whole(append(ours, b[len(ours):]...)) {"},
+		}},
 		{name: "a damage costs one record", pkg: disk, test: "^TestADamageCostsOneRecord$", edits: []edit{
 			{"internal/disk/read.go", "at, n = in.next(from, &record, &r.before)", "at, n = 0, 0"},
 		}},

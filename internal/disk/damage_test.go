@@ -59,6 +59,27 @@ func TestADamageCostsOneRecord(t *testing.T) {
 	}
 }
 
+// A bit of a header that has turned is a damage, and not another version or another one's directory.
+func TestADamagedHeaderIsNotRefused(t *testing.T) {
+	m := new(disktest.Memory)
+	s := open(t, m)
+	if err := errors.Join(s.Sync(true), write(s, 1, 0, 1, true, 50)); err != nil {
+		t.Fatal(err)
+	}
+	all, _ := s.Bytes()
+	header := all - s.Needed(1)
+	if err := errors.Join(s.Sync(true), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for bit := range 8 * header {
+		d := m.Copy()
+		d.Bytes(firstSegment)[bit/8] ^= 1 << (bit % 8)
+		if have, damages := reopen(t, d); have[1] != 1 || len(damages) != 1 {
+			t.Errorf("bit %d of byte %d: %v, %v", bit%8, bit/8, have, damages)
+		}
+	}
+}
+
 // What the file system does not give costs the records that have it, and no others, and is not taken for the end of
 // what was being written.
 func TestASectorThatCannotBeReadCostsItsRecords(t *testing.T) {

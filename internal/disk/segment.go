@@ -96,13 +96,20 @@ func readHeader(b []byte, number uint64, own *Identity) (head, error) {
 	if len(b) < preamble || string(b[:len(magic)]) != magic {
 		return head{}, fmt.Errorf("%w: it does not begin as a segment of Weir", errDamaged)
 	}
+	n := int(binary.LittleEndian.Uint16(b[preamble-2:]))
+	whole := func(b []byte) bool {
+		return len(b) >= preamble+n+4 &&
+			binary.LittleEndian.Uint32(b[preamble+n:]) == crc32.Checksum(b[:preamble+n], castagnoli())
+	}
 	if v := binary.LittleEndian.Uint16(b[len(magic):]); v != version && v > 0 && v <= version+100 {
+		ours := binary.LittleEndian.AppendUint16(append([]byte(nil), magic...), version)
+		if whole(append(ours, b[len(ours):]...)) {
+			return head{}, fmt.Errorf("%w: the version in its header differs", errDamaged)
+		}
 		return head{}, fmt.Errorf("%w: it has version %d of the format, and this program reads version %d", ErrForeign, v,
 			version)
 	}
-	n := int(binary.LittleEndian.Uint16(b[preamble-2:]))
-	if len(b) < preamble+n+4 ||
-		binary.LittleEndian.Uint32(b[preamble+n:]) != crc32.Checksum(b[:preamble+n], castagnoli()) {
+	if !whole(b) {
 		return head{}, fmt.Errorf("%w: the checksum of its header differs", errDamaged)
 	}
 	id, ok := readIdentity(b[preamble : preamble+n])
