@@ -15,6 +15,7 @@ import (
 	"github.com/weirlimit/weir/cluster"
 	"github.com/weirlimit/weir/diskstore"
 	core "github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/disk"
 	"github.com/weirlimit/weir/internal/disk/disktest"
 )
 
@@ -22,7 +23,8 @@ import (
 type inMemory struct{ *disktest.Memory }
 
 func (m inMemory) Open(cluster, member, secret string) (core.Store, error) {
-	return diskstore.OpenFiles(m.Memory, cluster, member, secret)
+	return diskstore.OpenConfig(disk.Config{Files: m.Memory,
+		Identity: disk.Identity{Cluster: cluster, Member: member, Secret: secret}})
 }
 
 // saved are three nodes with disks in memory.

@@ -11,22 +11,24 @@ import (
 )
 
 // Dir is a directory for the Store of a cluster.Config. It belongs to one member: a second process that opens it gets
-// an
-// error, and so does a member of another name, cluster or secret.
+// an error, and so does a member of another name, cluster or secret.
 type Dir struct {
 	// Path is the directory. It is made with mode 0700 if it does not exist.
 	Path string
 	// Discard sets aside what the directory has, whosever it is, under names that end in ".discarded". The member starts
 	// without it. Default false.
 	Discard bool
-	// files takes the place of the directory in tests.
-	files disk.Files
 }
 
 // Open opens the directory for a member. The cluster calls it.
 func (d Dir) Open(cluster, member, secret string) (core.Store, error) {
-	s, err := disk.Open(disk.Config{Dir: cmp.Or(d.Path, "."), Files: d.files, Discard: d.Discard,
+	return OpenConfig(disk.Config{Dir: cmp.Or(d.Path, "."), Discard: d.Discard,
 		Identity: disk.Identity{Cluster: cluster, Member: member, Secret: secret}})
+}
+
+// OpenConfig opens what a configuration names, which need not be a directory. It is for tests.
+func OpenConfig(c disk.Config) (core.Store, error) {
+	s, err := disk.Open(c)
 	if err != nil {
 		return nil, err
 	}
@@ -43,8 +45,3 @@ func (o opened) Read(take func(*peer.Record) error) (errs []error) {
 }
 
 func (o opened) Written() int64 { return o.Store.Written }
-
-// OpenFiles opens what takes the place of a directory. It is for tests.
-func OpenFiles(files disk.Files, cluster, member, secret string) (core.Store, error) {
-	return Dir{files: files}.Open(cluster, member, secret)
-}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirlimit/weir/diskstore"
 	"github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/disk"
 	"github.com/weirlimit/weir/internal/disk/disktest"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -40,6 +41,9 @@ type disks struct {
 	twice    bool                    // then another node ended before partitions were together again
 	forgot   bool                    // then one was forgotten whose disk may have been the only one left
 	emptied  map[int]int             // how often a partition started empty since the disk that has it was not there
+	segment  int64                   // how large segments become at least, 0: as ever
+	damaged  map[string]bool         // whose disks may have damages
+	told     []error                 // those that they told
 }
 
 // spreadOver is how long it takes until all have ended.
@@ -81,12 +85,17 @@ func (d *disks) configure(n *Node, c *cluster.Config) {
 		memory = new(disktest.Memory)
 		d.of[n.name] = memory
 	}
-	store, err := diskstore.OpenFiles(memory, "sim", n.name, "")
+	store, err := diskstore.OpenConfig(d.config(n.name, memory))
 	if err != nil {
 		panic(err)
 	}
 	n.disk = &nodeDisk{n: n, store: store}
 	c.SaveEvery, c.Promises, c.RestoreWait = persistEvery, n.disk, restoreWait
+}
+
+// config returns how a node opens its disk.
+func (d *disks) config(name string, files disk.Files) disk.Config {
+	return disk.Config{Files: files, Segment: d.segment, Identity: disk.Identity{Cluster: "sim", Member: name}}
 }
 
 // restore reads the disk of a node that starts.
@@ -109,7 +118,9 @@ func (d *nodeDisk) restore() {
 		}
 		return err
 	}) {
-		if !errors.Is(err, peer.ErrTorn) {
+		if w.disks.damaged[d.n.name] {
+			w.disks.told = append(w.disks.told, err)
+		} else if !errors.Is(err, peer.ErrTorn) {
 			w.fail(fmt.Errorf("%s reads its disk: %w", d.n.name, err))
 		}
 	}

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -39,6 +40,8 @@ type Config struct {
 	// Discard sets aside what the directory has, under names that end in ".discarded", whosever it is. Those set aside
 	// before are deleted.
 	Discard bool
+	// Segment is how large segments become at least. 0 means 1 MiB.
+	Segment int64
 }
 
 // Store is an open directory. It is not safe for concurrent use.
@@ -206,7 +209,9 @@ func (s *Store) Append(r *peer.Record) error {
 func (s *Store) last() *segment { return s.segments[len(s.segments)-1] }
 
 // segmentBytes is how large a segment becomes.
-func (s *Store) segmentBytes() int64 { return min(max(s.needed/8, leastSegment), mostSegment) }
+func (s *Store) segmentBytes() int64 {
+	return min(max(s.needed/8, cmp.Or(s.config.Segment, leastSegment)), mostSegment)
+}
 
 // account records what keys need of a record of so many bytes at a place.
 func (s *Store) account(in *segment, r *peer.Record, at place, size int64) {

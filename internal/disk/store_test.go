@@ -206,70 +206,28 @@ func TestDamages(t *testing.T) {
 	if err := s.Sync(false); err != nil {
 		t.Fatal(err)
 	}
-	names := segments(t, m)
-	if len(names) < 3 {
+	if names := segments(t, m); len(names) < 3 {
 		t.Fatalf("%d segments", len(names))
 	}
-	kinds := []string{"truncated", "bit", "zeros", "swapped", "old", "missing", "foreign", "appended", "moved"}
+	other := new(disktest.Memory)
+	id := own
+	id.Cluster = "other"
+	o, err := disk.Open(disk.Config{Files: other, Identity: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(write(o, 1, 0, 1<<40, true, 10), o.Sync(true)); err != nil {
+		t.Fatal(err)
+	}
 	for seed := range uint64(1000) {
-		rng := rand.New(rand.NewPCG(seed, 4))
 		d := m.Copy()
-		name := names[rng.IntN(len(names))]
-		b := d.Bytes(name)
-		at := rng.IntN(len(b))
-		kind := kinds[seed%uint64(len(kinds))]
-		silent := false
-		switch kind {
-		case "truncated":
-			d.Put(name, b[:at])
-			silent = name == names[len(names)-1] || at == len(b)
-		case "bit":
-			b[at] ^= 1 << rng.IntN(8)
-			silent = name == names[len(names)-1] // the end of the last record may be what was being written
-		case "zeros":
-			page := at &^ 4095
-			silent = !slices.ContainsFunc(b[page:min(page+4096, len(b))], func(c byte) bool { return c != 0 }) ||
-				name == names[len(names)-1]
-			clear(b[page:min(page+4096, len(b))])
-		case "swapped":
-			o := names[rng.IntN(len(names))]
-			c := d.Bytes(o)
-			d.Put(name, c)
-			d.Put(o, b)
-			silent = o == name
-		case "old":
-			for _, old := range segments(t, early) {
-				if d.Bytes(old) == nil {
-					d.Put(old, early.Bytes(old))
-				}
-			}
-			silent = true // if it fits, it is replaced by what follows
-		case "missing":
-			_ = d.Remove(name)
-			silent = name == names[0] || name == names[len(names)-1]
-		case "foreign":
-			other := new(disktest.Memory)
-			id := own
-			id.Cluster = "other"
-			o, err := disk.Open(disk.Config{Files: other, Identity: id})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := errors.Join(write(o, 1, 0, 1<<40, true, 10), o.Sync(true)); err != nil {
-				t.Fatal(err)
-			}
-			d.Put(name, other.Bytes(segments(t, other)[0]))
+		kind := disktest.Damages()[seed%uint64(len(disktest.Damages()))]
+		name, at, silent := d.Damage(kind, rand.New(rand.NewPCG(seed, 4)), early, other)
+		if kind == "foreign" {
 			if _, err := disk.Open(disk.Config{Files: d, Identity: own}); !errors.Is(err, disk.ErrForeign) {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			continue
-		case "appended":
-			d.Put(name, append(slices.Clone(b), b[at:]...))
-			silent = true // the next segment says where this one ends
-		case "moved":
-			n, before := min(len(b)-at, 5000), slices.Clone(b)
-			copy(b[at/2:], before[at:at+n])
-			silent = name == names[len(names)-1] || slices.Equal(b, before)
 		}
 		d.Crash(1)
 		have, damages := reopen(t, d)
