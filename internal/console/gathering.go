@@ -88,6 +88,7 @@ func (c mover) answerExport(q *exported) *page {
 func (x *pager) part(part int, from position) (lines []json.RawMessage, mine bool) {
 	var keys []uint64
 	mine = x.of.ExportCounters(part, func(t *table.Table, _ limiter.Tick) { keys = table.Keys(t, part, false) })
+	slices.Sort(keys)
 	begin, _ := slices.BinarySearch(keys, from.Key)
 	for keys = keys[begin:]; mine && len(keys) > 0; {
 		some := keys[:min(len(keys), keysAtOnce)]

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"slices"
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
@@ -104,27 +103,34 @@ func (t *Table) Export(part int, now limiter.Tick, visit func(Entry)) {
 	p.exportIDs(ids, now, visit)
 }
 
-// Keys returns the high halves of the hashes of a partition's counters, each once, in ascending order: also of those
-// that have ended, and of remembered ids if they are wanted. A key's are exported by [Table.ExportKey].
+// Keys returns the high halves of the hashes of a partition's counters, each once, in the order in which they lie in
+// memory: also of those that have ended, and of remembered ids if they are wanted. A key's are exported by
+// [Table.ExportKey].
 func Keys(t *Table, part int, ids bool) (all []uint64) {
 	p, err := t.partition(part)
 	if err != nil {
 		return nil
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := uint64(0)
+	add := func(place uint64) {
+		if len(all) == 0 || place != last { // counters of one key are neighbours
+			all, last = append(all, t.order.hash(place)), place
+		}
+	}
+	all = make([]uint64, 0, p.slots.used)
 	for i := range p.slots.size {
 		if s := p.slots.at(i); s.limit != 0 {
-			all = append(all, t.order.hash(s.place))
+			add(s.place)
 		}
 	}
 	if g := t.ring(p); ids {
 		for _, pos := range g.byPlace() {
-			all = append(all, t.order.hash(g.ring[pos].place))
+			add(g.ring[pos].place)
 		}
 	}
-	p.mu.Unlock()
-	slices.Sort(all)
-	return slices.Compact(all)
+	return all
 }
 
 // ExportKey is Export for the counters of one key, of all its limits: those whose hash

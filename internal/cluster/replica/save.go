@@ -130,15 +130,20 @@ func (k *keySet) add(hi uint64) bool {
 	}
 }
 
-// sorted returns the hashes.
-func (k *keySet) sorted() []uint64 {
+// take returns the hashes and empties the set. The next ones are likely to be as many, so it keeps its size, or half
+// of it if few came.
+func (k *keySet) take() []uint64 {
 	all := make([]uint64, 0, k.n)
 	for _, x := range k.slots {
 		if x != 0 {
 			all = append(all, x)
 		}
 	}
-	slices.Sort(all)
+	if k.n = 0; 4*len(all) < len(k.slots) {
+		k.slots = make([]uint64, len(k.slots)/2)
+	} else {
+		clear(k.slots)
+	}
 	return all
 }
 
@@ -207,12 +212,14 @@ func (d OnDisk) Save(t *Step) (Saved, bool) {
 	switch {
 	case !s.has || s.whole:
 		out.Batch = peer.Batch{Partition: p.id, Kind: peer.Snapshot, Epoch: p.epoch, Seq: p.seq}
+		s.keys = keySet{}
 	case s.keys.n == 0 && s.epoch == p.epoch && s.seq == p.seq:
+		s.keys = keySet{}
 		return out, false
 	default:
-		out.Keys = s.keys.sorted()
+		out.Keys = s.keys.take()
 	}
-	*s = saving{epoch: p.epoch, seq: p.seq, has: true, promises: s.promises}
+	*s = saving{epoch: p.epoch, seq: p.seq, has: true, promises: s.promises, keys: s.keys}
 	return out, true
 }
 

@@ -249,8 +249,19 @@ func TestTheChangedKeysAreBounded(t *testing.T) {
 			s.changed(hi + 1)
 		}
 	}
-	if all := s.keys.sorted(); s.whole || len(all) != mostUnsaved || all[0] != 1 || all[len(all)-1] != mostUnsaved {
+	all := s.keys.take()
+	slices.Sort(all)
+	if s.whole || len(all) != mostUnsaved || all[0] != 1 || all[len(all)-1] != mostUnsaved {
 		t.Fatalf("%d keys, all are to be written: %t", len(all), s.whole)
+	}
+	if s.changed(7); len(s.keys.slots) != 2*mostUnsaved || s.keys.n != 1 {
+		t.Errorf("the set is as large as before, and has one key: %d of %d", s.keys.n, len(s.keys.slots))
+	}
+	if all := s.keys.take(); len(all) != 1 || all[0] != 7 || len(s.keys.slots) != mostUnsaved {
+		t.Errorf("few keys have changed: %v, and %d are expected", all, len(s.keys.slots))
+	}
+	for hi := range uint64(mostUnsaved) {
+		s.changed(hi + 1)
 	}
 	for hi := range uint64(mostUnsaved) {
 		s.changed(1<<60 + hi)
