@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/diskstore"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -25,11 +26,31 @@ func cpu(tb testing.TB) time.Duration {
 
 // BenchmarkThreeNodes asks one of three members for batches of 1,000 checks of 100,000
 // keys. cpu-ns/op is the CPU time of all three, and of the caller, for one check.
-func BenchmarkThreeNodes(b *testing.B) {
-	nodes := three(b, `
+func BenchmarkThreeNodes(b *testing.B) { askNodes(b, three(b, manyKeys)) }
+
+// BenchmarkOneNode asks a member that is alone for the same.
+func BenchmarkOneNode(b *testing.B) { askOne(b, memberConfig("alone", manyKeys)) }
+
+// BenchmarkOneNodeOnDisk asks one that saves what has changed every 5 s.
+func BenchmarkOneNodeOnDisk(b *testing.B) {
+	c := memberConfig("alone", manyKeys)
+	part(c).Store = diskstore.Dir{Path: b.TempDir()}
+	askOne(b, c)
+}
+
+func askOne(b *testing.B, c weir.Config) {
+	part(c).Deadline = 30 * time.Second
+	n := open(b, c)
+	until(b, "it is ready", func() bool { return n.Ready() == nil })
+	askNodes(b, []*weir.Node{n})
+}
+
+const manyKeys = `
 rules:
   - {name: last, match: {path: "^/api/.*[0-9]$"}, key: [path, user], limits: [{limit: 1000000, window: 400d, algorithm: sliding_counter}]}
-`)
+`
+
+func askNodes(b *testing.B, nodes []*weir.Node) {
 	var paths, users []string
 	for p := range 1000 {
 		paths = append(paths, fmt.Sprintf("/api/resource/%05d", p))

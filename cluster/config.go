@@ -133,7 +133,7 @@ type Config struct {
 	PersistInterval time.Duration
 	// Kept, unless nil, is what the program keeps in Store beside counters. One value is for one member.
 	Kept *Kept
-	// RestoreWait is for how long, from the start on, partitions of available rules wait for members that are not back
+	// RestoreWait is for how long, once Store was read, partitions of available rules wait for members that are not back
 	// yet before they start from the best copy. Checks are answered by policy meanwhile. Those of closed rules wait until
 	// all members are back or forgotten. Default 30s; at most 1h.
 	RestoreWait time.Duration

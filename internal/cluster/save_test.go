@@ -146,6 +146,20 @@ func TestAStateThatIsReplacedWhileItIsSaved(t *testing.T) {
 	}
 }
 
+// Other members are waited for from the moment at which the disk was read, however long that took.
+func TestTheWaitBeginsWhenTheDiskWasRead(t *testing.T) {
+	const wait = 30 * limiter.Second
+	c, _, h, _ := singleWith(t, limiter.UnreachableClosed, func(c *Config) {
+		c.SaveEvery, c.RestoreWait = limiter.Second, wait
+	})
+	d := NewDisk(c)
+	h.now += limiter.Minute
+	d.Restored()
+	if until := c.partitions.node.RestoreUntil; until != h.now+wait {
+		t.Errorf("others are waited for for %v, want %v", (until - h.now).Duration(), wait.Duration())
+	}
+}
+
 // A batch that cannot be taken costs no other one of its record.
 func TestARefusedBatchCostsNoOther(t *testing.T) {
 	c, p, _, _ := saving(t)
