@@ -73,7 +73,7 @@ func (c *watchedConn) sent(p *answerPool) {
 	s.answers--
 	if p.large {
 		s.large -= p.bytes
-		c.of.Room.give(c.unsent.from, p.bytes)
+		c.of.Room.Give(c.unsent.from, p.bytes)
 		return
 	}
 	s.small -= p.bytes

@@ -46,7 +46,7 @@ func (h *Hold) Add(weight int64) error {
 	}
 	h.find()
 	more := h.weight - h.taken
-	if err := h.Room.take(h.from, more); err != nil {
+	if err := h.Room.Take(h.from, more); err != nil {
 		return err
 	}
 	h.taken += more
@@ -88,7 +88,7 @@ func (h *Hold) Widen(limits int) {
 		return
 	}
 	more := h.taken * int64(limits-1)
-	h.Room.give(h.from, -more)
+	h.Room.Give(h.from, -more)
 	h.weight, h.taken = h.weight+more, h.taken+more
 }
 
@@ -100,12 +100,12 @@ func (h *Hold) Answered(bytes int) {
 		return
 	}
 	h.find()
-	h.Room.give(h.from, h.taken-int64(bytes))
+	h.Room.Give(h.from, h.taken-int64(bytes))
 	h.weight, h.taken = int64(bytes), int64(bytes)
 }
 
 // Release gives the room back.
 func (h *Hold) Release() {
-	h.Room.give(h.from, h.taken)
+	h.Room.Give(h.from, h.taken)
 	h.weight, h.taken = 0, 0
 }

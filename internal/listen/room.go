@@ -60,8 +60,8 @@ const WeightOfByte = 2
 // connections and streams limit their number.
 const FreeWeight = 32 << 10
 
-// take takes so many bytes more for an origin, or returns an error.
-func (r *Room) take(from netip.Prefix, more int64) error {
+// Take takes so many bytes more for an origin, or returns [ErrRoom] or [ErrRoomShare].
+func (r *Room) Take(from netip.Prefix, more int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	has := r.from[from]
@@ -75,8 +75,8 @@ func (r *Room) take(from netip.Prefix, more int64) error {
 	return nil
 }
 
-// give gives bytes back, or takes them without regard to the bound if more is negative.
-func (r *Room) give(from netip.Prefix, back int64) {
+// Give gives bytes back, or takes them without regard to the bound if there are fewer than none.
+func (r *Room) Give(from netip.Prefix, back int64) {
 	if back == 0 {
 		return
 	}

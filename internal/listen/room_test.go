@@ -51,16 +51,16 @@ func TestShareOfRoom(t *testing.T) {
 		{socket, 3 << 20, nil},
 		{socket, 32 << 20, ErrRoom},
 	} {
-		if err := r.take(c.from, c.more); !errors.Is(err, c.want) {
+		if err := r.Take(c.from, c.more); !errors.Is(err, c.want) {
 			t.Errorf("%d bytes for %v: %v, want %v", c.more, c.from, err, c.want)
 		}
 	}
-	r.give(thief, 16<<20)
-	if err := r.take(honest, 1); err != nil {
+	r.Give(thief, 16<<20)
+	if err := r.Take(honest, 1); err != nil {
 		t.Errorf("less than half is used: %v", err)
 	}
-	r.give(honest, 4<<20+1)
-	r.give(socket, 6<<20)
+	r.Give(honest, 4<<20+1)
+	r.Give(socket, 6<<20)
 	if r.used != 0 || len(r.from) != 0 {
 		t.Errorf("%d bytes are left, of %v", r.used, r.from)
 	}

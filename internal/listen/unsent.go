@@ -34,12 +34,12 @@ func (c *watchedConn) settle() bool {
 	want, most := stepsOf(kept-freeOfConn), stepsOf(kept-freeOfConn/2)
 	switch {
 	case want > u.taken:
-		if c.of.Room.take(u.from, want-u.taken) != nil {
+		if c.of.Room.Take(u.from, want-u.taken) != nil {
 			return false
 		}
 		u.taken = want
 	case u.taken > most:
-		c.of.Room.give(u.from, u.taken-most)
+		c.of.Room.Give(u.from, u.taken-most)
 		u.taken = most
 	}
 	return true
@@ -99,7 +99,7 @@ func (c *watchedConn) opening(s *clientStream) bool {
 // drop gives back all that a stream has which ends. The lock is held.
 func (c *watchedConn) drop(s *clientStream) {
 	if s.large > 0 {
-		c.of.Room.give(c.unsent.from, s.large)
+		c.of.Room.Give(c.unsent.from, s.large)
 	}
 	if n := s.loose(); n > 0 {
 		c.loosen(s, -n)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"time"
 	"unsafe"
@@ -135,13 +136,16 @@ func (c *conn) read(now time.Time) bool {
 	} else {
 		c.half = time.Time{} // the next command begins when its first byte is here
 	}
+	if c.multi != nil { // what it keeps is not there for others
+		within = min(within, max(0, c.multi.until.Sub(now)))
+	}
 	if at, ok := c.until.read.set(now, within); ok {
 		_ = c.SetReadDeadline(at)
 		if c.of.conns.Stopping() { // its own deadline may have been set before this one
 			return false
 		}
 	}
-	if len(c.buf) == cap(c.buf) && !c.grow(&c.of.large) {
+	if len(c.buf) == cap(c.buf) && c.grow(&c.of.large) != nil {
 		c.reply.fail("ERR", "the server has no memory for so long a command now")
 		c.write(now)
 		return false
@@ -151,6 +155,10 @@ func (c *conn) read(now time.Time) bool {
 	c.began = time.Now()
 	listen.NoteIdle(c.Conn, false, c.began)
 	c.buf = c.buf[:len(c.buf)+n]
+	if n == 0 && c.multi != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		c.reply.fail("ERR", "the transaction was not ended within a minute of MULTI: send its commands and EXEC together")
+		c.write(c.began)
+	}
 	return n > 0 || err == nil
 }
 

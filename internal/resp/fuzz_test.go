@@ -89,7 +89,7 @@ func FuzzCommands(f *testing.F) {
 		if most := bytes.Count(data, []byte("\n")) + 1; n > most {
 			t.Errorf("%d replies, and no more than %d commands", n, most)
 		}
-		if left := server.large.Load(); left != 0 {
+		if left := server.large.InUse(); left != 0 {
 			t.Errorf("%d bytes are left over", left)
 		}
 	})

@@ -34,7 +34,7 @@ func TestLongKeys(t *testing.T) {
 		!strings.Contains(exec, "EXECABORT") {
 		t.Errorf("in a transaction: %s, %s, %s", multi, long, exec)
 	}
-	if n := f.server.large.Load(); n > 2*maxCommand {
+	if n := f.server.large.InUse(); n > 2*maxCommand {
 		t.Errorf("long commands take %d bytes", n)
 	}
 	c.send(throttle(strings.Repeat("k", 1<<20)))

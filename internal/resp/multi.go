@@ -3,6 +3,7 @@ package resp
 import (
 	"context"
 	"strings"
+	"time"
 )
 
 // Transactions: what stands between MULTI and EXEC is carried out with EXEC, and its replies are the elements of
@@ -12,23 +13,25 @@ import (
 const (
 	maxQueue      = 1000
 	maxQueueBytes = 256 << 10
+	// queueTimes is how many times commandWithin there is from MULTI to EXEC: a minute.
+	queueTimes = 6
 )
 
 // transaction is what a client has sent since MULTI.
 type transaction struct {
 	commands [][]string
 	bytes    int64
-	failed   bool // a command was refused, so EXEC carries none out
+	failed   bool      // a command was refused, so EXEC carries none out
+	until    time.Time // when EXEC must be here
 }
 
 // keep keeps a command, and returns why it cannot.
-func (t *transaction) keep(s *Server, args []string, bytes int) error {
+func (t *transaction) keep(c *conn, args []string, bytes int) error {
 	size := int64(bytes + 24 + 16*len(args))
 	if len(t.commands) == maxQueue || t.bytes+size > maxQueueBytes {
 		return commandError("the transaction has more than 1000 commands or 256 KiB: send several")
 	}
-	if s.large.Add(size) > maxLarge {
-		s.large.Add(-size)
+	if err := c.of.large.Take(c.from, size); err != nil {
 		return commandError("the server has no memory for more of this transaction now")
 	}
 	t.bytes += size
@@ -51,7 +54,7 @@ func (t *transaction) queue(c *conn, k *command, args []string, bytes int) {
 		err = c.caller.Spend(0, bytes)
 	}
 	if err == nil {
-		err = t.keep(c.of, args, bytes)
+		err = t.keep(c, args, bytes)
 	}
 	if err != nil {
 		t.failed = true
@@ -66,7 +69,7 @@ func doMulti(_ context.Context, c *conn, _ []string) {
 		c.fail("MULTI", "ERR", "MULTI calls can not be nested")
 		return
 	}
-	c.multi = new(transaction)
+	c.multi = &transaction{until: c.began.Add(queueTimes * c.of.options.within)}
 	c.reply.ok()
 	c.served("MULTI", "OK")
 }
@@ -76,7 +79,7 @@ func doDiscard(_ context.Context, c *conn, _ []string) {
 		c.fail("DISCARD", "ERR", "DISCARD without MULTI")
 		return
 	}
-	c.of.large.Add(-c.multi.bytes)
+	c.of.large.Give(c.from, c.multi.bytes)
 	c.multi = nil
 	c.reply.ok()
 	c.served("DISCARD", "OK")
@@ -89,7 +92,7 @@ func doExec(ctx context.Context, c *conn, _ []string) {
 		return
 	}
 	c.multi = nil
-	defer c.of.large.Add(-t.bytes)
+	defer c.of.large.Give(c.from, t.bytes)
 	if t.failed {
 		c.fail("EXEC", "EXECABORT", "Transaction discarded because of previous errors.")
 		return

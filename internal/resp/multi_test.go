@@ -2,8 +2,10 @@ package resp
 
 import (
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
+	"time"
 )
 
 // What stands between MULTI and EXEC is carried out with EXEC, or not at all, with the replies and the errors of Redis.
@@ -116,17 +118,60 @@ func TestTransactionsAreBounded(t *testing.T) {
 	if got := c.read(); got != "PONG" {
 		t.Error(got)
 	}
-	f.server.large.Store(maxLarge)
+	f.server.large.Give(netip.Prefix{}, -maxLarge)
 	c.ask("MULTI")
 	if got := c.ask("PING"); !strings.HasPrefix(got, "-ERR the server has no memory") {
 		t.Error(got)
 	}
-	f.server.large.Store(0)
+	f.server.large.Give(netip.Prefix{}, maxLarge)
 	c.Close()
 	if err := f.server.Shutdown(t.Context()); err != nil { // it waits for all connections
 		t.Error(err)
 	}
-	if n := f.server.large.Load(); n != 0 {
+	if n := f.server.large.InUse(); n != 0 {
+		t.Errorf("%d bytes are left over", n)
+	}
+}
+
+// One address does not take the memory for transactions from others: while half is used, it has its share.
+func TestTransactionsHaveShares(t *testing.T) {
+	f := start(t, nil)
+	thief := netip.MustParsePrefix("127.0.0.1/32")
+	f.server.large.Give(thief, -maxLarge/2)
+	defer f.server.large.Give(thief, maxLarge/2)
+	long := encode("PING " + strings.Repeat("x", 2*smallBuffer))
+	for from, want := range map[string][]string{
+		"127.0.0.1": {"-ERR the server has no memory for more", "-ERR the server has no memory for so long"},
+		"127.0.0.2": {"QUEUED", "QUEUED"},
+	} {
+		c := f.dialFrom(t, from)
+		c.ask("MULTI")
+		if got := c.ask("PING"); !strings.HasPrefix(got, want[0]) {
+			t.Errorf("%s: %s", from, got)
+		}
+		c.send(long)
+		if got := c.read(); !strings.HasPrefix(got, want[1]) {
+			t.Errorf("%s, a long command: %s", from, got)
+		}
+	}
+}
+
+// A transaction that is not ended ends its connection, so that it keeps its memory from others for no longer.
+func TestTransactionsEnd(t *testing.T) {
+	f := start(t, func(o *Options) { o.within = 200 * time.Millisecond })
+	c := f.dial(t)
+	c.ask("MULTI")
+	c.ask("PING")
+	if got := c.read(); !strings.HasPrefix(got, "-ERR the transaction was not ended") {
+		t.Error(got)
+	}
+	if got := c.read(); got != "EOF" {
+		t.Error(got)
+	}
+	if err := f.server.Shutdown(t.Context()); err != nil { // it waits for all connections
+		t.Error(err)
+	}
+	if n := f.server.large.InUse(); n != 0 {
 		t.Errorf("%d bytes are left over", n)
 	}
 }

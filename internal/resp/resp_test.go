@@ -104,9 +104,11 @@ type peer struct {
 	in *bufio.Reader
 }
 
-func (f *fixture) dial(t *testing.T) *peer {
+func (f *fixture) dial(t *testing.T) *peer { return f.dialFrom(t, "127.0.0.1") }
+
+func (f *fixture) dialFrom(t *testing.T, host string) *peer {
 	t.Helper()
-	var d net.Dialer
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}
 	c, err := d.DialContext(t.Context(), "tcp", f.addr)
 	if err != nil {
 		t.Fatal(err)
@@ -435,7 +437,7 @@ func TestBadInput(t *testing.T) {
 	if got := other.ask("PING"); got != "PONG" {
 		t.Errorf("another client: %s", got)
 	}
-	if n := f.server.large.Load() + impatient.server.large.Load(); n > 4*maxCommand {
+	if n := f.server.large.InUse() + impatient.server.large.InUse(); n > 4*maxCommand {
 		t.Errorf("%d bytes of buffers are left", n)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/weirlimit/weir/internal/conns"
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/guard"
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -85,7 +86,7 @@ type Server struct {
 	batches   sync.Pool // of *batch
 	replies   sync.Pool // of *[]byte, for what a connection keeps no longer
 
-	large   atomic.Int64 // bytes of buffers above smallBuffer
+	large   listen.Room  // for buffers above smallBuffer, and transactions
 	logging atomic.Int64 // replies that wait for loginPause
 	ids     atomic.Int64
 
@@ -109,7 +110,7 @@ func NewServer(o Options) (*Server, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{options: o, front: frontend.New(o.Config, protocol()), commands: newCommands(),
+	s := &Server{options: o, large: listen.Room{Most: maxLarge}, front: frontend.New(o.Config, protocol()), commands: newCommands(),
 		periods: newPeriods(o.Now)}
 	var err error
 	if s.flushes, err = newFlushes(s.front, o.Now); err == nil {
@@ -129,7 +130,7 @@ func protocol() frontend.Protocol {
 // returns nil, or until the listener fails. It closes the listener, and may be called once.
 func (s *Server) Serve(l net.Listener) error {
 	return s.conns.Serve(l, func(ctx context.Context, n net.Conn) {
-		c := &conn{of: s, Conn: n, id: s.ids.Add(1)}
+		c := &conn{of: s, Conn: n, id: s.ids.Add(1), input: input{from: listen.Origin(n.RemoteAddr())}}
 		defer s.release(c)
 		defer s.options.Guard.Recover(guard.RESP, nil)
 		c.serve(ctx)
@@ -138,9 +139,9 @@ func (s *Server) Serve(l net.Listener) error {
 
 // release takes back what a connection that has ended has of the memory for long commands.
 func (s *Server) release(c *conn) {
-	s.large.Add(-int64(c.extra))
+	s.large.Give(c.from, int64(c.extra))
 	if c.multi != nil {
-		s.large.Add(-c.multi.bytes)
+		s.large.Give(c.from, c.multi.bytes)
 	}
 }
 
