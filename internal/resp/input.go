@@ -13,7 +13,7 @@ type input struct {
 	buf   []byte
 	from  netip.Prefix // of the client
 	extra int          // capacity above smallBuffer
-	half  time.Time // when the incomplete command in buf was first looked at
+	half  time.Time    // when the incomplete command in buf was first looked at
 }
 
 // grow doubles the buffer, within the bound of all connections and the share of the client.
