@@ -201,7 +201,11 @@ func TestInventedMembersMakeNoMinority(t *testing.T) {
 	})
 	var known []peer.Known
 	for i := range 1000 {
-		known = append(known, peer.Known{Name: fmt.Sprint("ghost-", i), Instance: peer.Instance(1000 + i)})
+		ghost := peer.Known{Name: fmt.Sprint("ghost-", i), Instance: peer.Instance(1000 + i)}
+		if i%2 > 0 {
+			ghost.Instance = h.self.Instance // as if it were one of them itself
+		}
+		known = append(known, ghost)
 	}
 	h.say(peer.Frame{Known: known})
 	h.say(peer.Frame{Expelled: []peer.Expulsion{{Name: "heard", Number: 1}}}) // after the names, on each link

@@ -18,6 +18,16 @@ func ofDisks() []mutation {
 		}},
 		{name: "a closed partition waits for all disks", pkg: replica, test: "^TestACopyFromADiskPassesOverNobody$",
 			edits: []edit{{seek, "!p.anyFromDisk(r) &&", "true &&"}}},
+		{name: "a closed partition waits for whom one member knows", pkg: replica, test: "^TestTheLastResortOfClosed$",
+			edits: []edit{{seek, "	n := p.n0(t, true) + p.node.Peers.Told()\n", "	n := p.n0(t, true)\n"}}},
+		{name: "names are told by members in the view", pkg: "./internal/cluster/members",
+			test: "^TestWhoIsToldOfAndDoesNotCount$", edits: []edit{
+				{"internal/cluster/members/proven.go", "return by != nil && by.live &&", "return by != nil &&"},
+			}},
+		{name: "another's word stays that on a disk", pkg: "./internal/cluster/members",
+			test: "^TestWordsStayWordsOnADisk$", edits: []edit{
+				{"internal/cluster/members/restore.go", "met: len(k.Path) == 0,", "met: true,"},
+			}},
 		{name: "an available partition waits for the others", pkg: replica,
 			test: "^TestAnAvailablePartitionWaitsForTheOthers$", edits: []edit{
 				{seek, " && !p.awaits(t, r)", ""},

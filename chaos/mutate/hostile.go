@@ -14,7 +14,7 @@ func ofHostile() []mutation {
 		}},
 		{name: "who is in the view by others' word alone goes with it", pkg: members, test: "^TestWhoIsNotMetIsNoWitness$",
 			edits: []edit{
-				{"internal/cluster/members/registry.go", "next.met = a.met || len(a.told()) == 0", "next.met = true"},
+				{"internal/cluster/members/registry.go", "next.met = a.met || !a.live && len(a.told()) == 0", "next.met = true"},
 			}},
 		{name: "what a relay says of others is not heard", pkg: members, test: "^TestInventedNamesDoNotCount$", edits: []edit{
 			{"internal/cluster/members/registry.go", "	room := 0\n", "	room := maxNames\n"},
@@ -24,17 +24,27 @@ func ofHostile() []mutation {
 		}},
 		{name: "one member's word that is told on is one word", pkg: members, test: "^TestWhoStartsDoesNotTellOnAnInvention$",
 			edits: []edit{
-				{"internal/cluster/members/proven.go", "t.source == \"\" || t.source == r.self || o == nil || !o.live {",
-					"t.source != r.self+\" \" || o == nil {"},
+				{"internal/cluster/members/proven.go", "if !t.any(shared) {", "if len(t.path) >= 0 || !t.any(shared) {"},
 			}},
-		{name: "who is the source of a word knows it", pkg: members, test: "^TestTheDeadOutliveRestarts$", edits: []edit{
-			{"internal/cluster/members/proven.go", " || t.source == r.self || o == nil || !o.live {",
-				" || o != nil && o.wire == 0xffff {"},
+		{name: "a word of before a restart counts", pkg: members, test: "^TestTheDeadOutliveRestarts$", edits: []edit{
+			{"internal/cluster/members/proven.go", "|| t.has(name) ||", "|| t.has(name) || t.has(self) ||"},
+		}},
+		{name: "of a word that goes round all tellers are named", pkg: members,
+			test: "^TestNobodyProvesAnInventionByTellingItOn$", edits: []edit{
+				{"internal/cluster/members/proven.go", "if o != r.self && len(path) < maxPath {",
+					"if o != r.self && len(path) < 1 {"},
+			}},
+		{name: "who is in the view by others' word is told on as that", pkg: members,
+			test: "^TestNobodyProvesAnInventionByTellingItOn$", edits: []edit{
+				{"internal/cluster/members/proven.go", "	if a == nil || a.met {", "	if a == nil || a.met || a.live {"},
+			}},
+		{name: "a member has one name", pkg: links, test: "^TestAMemberHasOneName$", edits: []edit{
+			{"internal/peerlink/session.go", "k.Instance == s.other && k.Name != s.name", "k.Instance == 0"},
 		}},
 		{name: "invented names end with their teller", pkg: members, test: "^TestInventionsEndWithTheirTeller$",
 			edits: []edit{
 				{"internal/cluster/members/expelled.go", "		r.unsay(w.Name)\n", ""},
-				{"internal/cluster/members/proven.go", " || r.expelled.has(t.name) {", " {"},
+				{"internal/cluster/members/proven.go", " || t.any(expelled.has) {", " {"},
 			}},
 		{name: "who is expelled does not count", pkg: members, test: "^TestExpelled$", edits: []edit{
 			{"internal/cluster/members/expelled.go", "return ok && !e.Back", "return ok && e.Name == \"\""},

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/cluster/members"
 	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -76,6 +77,19 @@ func TestInflatedCountersEnd(t *testing.T) {
 		}
 		if wait := d.RetryAfter; wait > c.want || wait < c.want-2*time.Second {
 			t.Errorf("%s denies for %v more, want %v", what, wait, c.want)
+		}
+	}
+}
+
+// A member is not told its own instance under another name: what it told on would be its own word of itself.
+func TestNobodyHasAnothersInstance(t *testing.T) {
+	c, _, _, _ := limited(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 10, Window: time.Hour})
+	for name, of := range map[string]peer.Instance{"ghost": self, "dead": 77} {
+		c.Deliver(&peer.Frame{From: other, To: self, Known: []peer.Known{
+			{Name: c.View().Member(other).Name, Instance: other}, {Name: name, Instance: of},
+		}})
+		if told := c.registry.Counts(name) || members.Told(c.registry) > 0; told != (of != self) {
+			t.Errorf("%s is heard of: %v", name, told)
 		}
 	}
 }

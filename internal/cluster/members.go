@@ -103,7 +103,7 @@ func (m *memberNews) hear(t *turn, from peer.Instance, known []peer.Known, direc
 	valid := known[:0:0]
 	for i := range known {
 		k := &known[i]
-		if !members.Valid(k) {
+		if !members.Valid(k) || k.Instance == m.self.Instance && k.Name != m.self.Name {
 			t.c.distrust(from, "a member's name")
 			continue
 		}

@@ -225,10 +225,10 @@ func (s *saver) members(whole bool) error {
 	var known []peer.Known
 	for _, k := range s.c.registry.All(s.c.config.Scheduler.Now()) {
 		if !k.Gone {
-			known = append(known, peer.Known{Name: k.Name, Instance: k.Instance})
+			known = append(known, peer.Known{Name: k.Name, Instance: k.Instance, Path: k.Path})
 		}
 	}
-	if slices.Equal(known, s.d.saved) && !whole {
+	if slices.EqualFunc(known, s.d.saved, peer.Known.Equal) && !whole {
 		return nil
 	}
 	s.d.saved = known

@@ -1,5 +1,7 @@
 package peer
 
+import "slices"
+
 // Frame is everything that one member sends to another at once. The receiver handles
 // first Rules, then Announces, Claims, Answers, Revokes, Batches, Acks, Checks, Refunds,
 // Replies, Known, Expelled, Names and Notes, the items of each in their order. Frames of one connection
@@ -85,9 +87,16 @@ type Known struct {
 	// Joining means that the member has not been active yet, as far as the sender has
 	// heard in the last two seconds: it decides nothing anywhere.
 	Joining bool
-	// Source is the only member that the sender knows it from; "" if it has met it on a link, or
-	// knows it from several. A version that does not know it never says.
-	Source string
+	// Path are the names of the members on whose word alone the sender knows it: the one that told the sender comes
+	// first. It is empty if the sender has met it on a link, or if members say so that do not have it from each other.
+	// A version that does not know it never says, or names one of them.
+	Path []string
+}
+
+// Equal reports whether both say the same.
+func (k Known) Equal(o Known) bool {
+	return k.Name == o.Name && k.Instance == o.Instance && k.Gone == o.Gone && k.Joining == o.Joining &&
+		slices.Equal(k.Path, o.Path)
 }
 
 // Expulsion says that operators have thrown a member out, or let it in again.

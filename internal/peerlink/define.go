@@ -89,7 +89,7 @@ func (d *decoder) known(x *field, f *peer.Frame) {
 		case 4:
 			d.bool(x, &k.Joining)
 		case 5:
-			d.text(x, &k.Source)
+			path(d, x, &k.Path)
 		}
 	}
 	f.Known = append(f.Known, k)
@@ -111,14 +111,18 @@ func (d *decoder) expulsion(x *field, f *peer.Frame) {
 		case 3:
 			d.bool(x, &e.Back)
 		case 4:
-			if d.more(x, len(e.Path), maxPath, "members that told it on") {
-				name := ""
-				d.text(x, &name)
-				e.Path = append(e.Path, name)
-			}
+			path(d, x, &e.Path)
 		}
 	}
 	f.Expelled = append(f.Expelled, e)
+}
+
+func path(d *decoder, x *field, to *[]string) {
+	if d.more(x, len(*to), maxPath, "members that told it on") {
+		name := ""
+		d.text(x, &name)
+		*to = append(*to, name)
+	}
 }
 
 func note(d *decoder, x *field, f *peer.Frame) {

@@ -16,7 +16,7 @@ const (
 	maxLimits = 1 << 14 // definitions of limits
 	maxRules  = 1 << 14
 	maxKnown  = 1 << 14
-	// maxExpelled and maxPath bound what a frame says of members that were thrown out.
+	// maxExpelled bounds what a frame says of members that were thrown out, maxPath who told on one name.
 	maxExpelled, maxPath = 1 << 10, 16
 	maxNames             = 1 << 12
 	maxNotes             = 1 << 8
@@ -249,7 +249,7 @@ func (e *encoder) known(k *peer.Known) {
 	e.fixed(2, uint64(k.Instance))
 	e.bool(3, k.Gone)
 	e.bool(4, k.Joining)
-	e.text(5, k.Source)
+	e.path(5, k.Path)
 	e.close(mark, true)
 }
 
@@ -258,11 +258,15 @@ func (e *encoder) expulsion(x *peer.Expulsion) {
 	e.text(1, x.Name)
 	e.uint(2, x.Number)
 	e.bool(3, x.Back)
-	for _, name := range x.Path {
-		e.b = protowire.AppendTag(e.b, 4, protowire.BytesType)
+	e.path(4, x.Path)
+	e.close(mark, true)
+}
+
+func (e *encoder) path(field protowire.Number, names []string) {
+	for _, name := range names {
+		e.b = protowire.AppendTag(e.b, field, protowire.BytesType)
 		e.b = protowire.AppendString(e.b, name)
 	}
-	e.close(mark, true)
 }
 
 func (e *encoder) note(n *peer.Note) {

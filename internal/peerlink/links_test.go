@@ -2,6 +2,7 @@ package peerlink_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -333,4 +334,26 @@ func large(n, bytes int) *peer.Frame {
 	}
 	f.Entries = []peer.Entry{{First: true, Words: words}}
 	return f
+}
+
+// TestAMemberHasOneName: what a member says of itself under another name than the one it has proved is not delivered.
+// What it says of others is, and what a relay brings is for others to judge.
+func TestAMemberHasOneName(t *testing.T) {
+	a, b := start(t, 1, "", nil), start(t, 2, "", nil)
+	introduce(a, b)
+	a.waitUp(t, b.self)
+	b.waitUp(t, a.self)
+	said := []peer.Known{
+		{Name: "another", Instance: b.self}, {Name: b.member.Name, Instance: b.self}, {Name: "third", Instance: 3},
+	}
+	b.send(a.self, &peer.Frame{Known: slices.Clone(said)})
+	b.send(a.self, &peer.Frame{Via: b.self, Relayed: true, Known: slices.Clone(said)})
+	a.wait(t, "both frames", func() bool { return len(a.got) == 2 })
+	for i, want := range [][]peer.Known{said[1:], said} {
+		if got := a.got[i].Known; !slices.EqualFunc(got, want, func(x, y peer.Known) bool {
+			return x.Name == y.Name && x.Instance == y.Instance
+		}) {
+			t.Errorf("frame %d brings %v", i, got)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package peerlink
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -178,6 +179,10 @@ func (s *session) take(m *message) error {
 	}
 	if sender != s.other {
 		return fmt.Errorf("a frame names %s as its sender", sender)
+	}
+	if !f.Relayed {
+		// It has proved one name. By others it would be a member more for each.
+		f.Known = slices.DeleteFunc(f.Known, func(k peer.Known) bool { return k.Instance == s.other && k.Name != s.name })
 	}
 	s.frames.Deliver(f)
 	if m.ackWanted {

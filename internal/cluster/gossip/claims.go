@@ -54,7 +54,7 @@ type claims struct{ waiting []claim }
 func (c *claims) add(one claim) {
 	alike := 0
 	for i := range c.waiting {
-		if c.waiting[i].known == one.known {
+		if c.waiting[i].known.Equal(one.known) {
 			return
 		}
 		if c.waiting[i].known.Gone == one.known.Gone {

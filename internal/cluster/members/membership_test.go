@@ -601,7 +601,8 @@ func TestLeaveSeesWhoAnswers(t *testing.T) {
 			if got := j.seen(); got != want {
 				t.Errorf("when it leaves it sees %q, want %q", got, want)
 			}
-			if got := j.takeKnown(10); slices.Contains(got, peer.Known{Name: "b", Instance: 20, Gone: true}) != answers {
+			word := peer.Known{Name: "b", Instance: 20, Gone: true}
+			if got := j.takeKnown(10); slices.ContainsFunc(got, word.Equal) != answers {
 				t.Errorf("a is told %+v", got)
 			}
 			j.pass(limiter.Minute)

@@ -10,15 +10,25 @@ import (
 // invents would make a minority of all others. So a name counts if this node has met it on a link, or
 // if more than half of the members say so that could know. A node that starts hears of dead members
 // only so, and tells them on. Two nodes that restart one after the other must not forget a dead one,
-// and what one member invented must not count since a node that has just started told it on.
-// So whoever knows a name by one member's word says whose.
+// and what one member invented must not count since others told it on, to each other or back.
+// So whoever knows a name by others' word says whose, and of two words that one member had a part in
+// one counts.
 
 // maxUnproven bounds the names that this node has heard of from one member and has not met.
 const maxUnproven = 256
 
-// teller is a member that says that another is one. source is the only member that it knows it
-// from; "" if it has met it, or knows it from several.
-type teller struct{ name, source string }
+// teller is a member that says that another is one. path are those on whose word alone it says so, see [peer.Known].
+type teller struct {
+	name string
+	path []string
+}
+
+// any reports whether f is true of any member that had a part in it, has whether a member had.
+func (t *teller) any(f func(name string) bool) bool {
+	return f(t.name) || slices.ContainsFunc(t.path, f)
+}
+
+func (t *teller) has(name string) bool { return t.any(func(o string) bool { return o == name }) }
 
 // teller returns the name of the member that sends a frame over its own link; "" if it has not said
 // it, or if the frame was relayed: a relay may write whatever it wants.
@@ -63,9 +73,9 @@ func (a *record) tell(k peer.Known, itself bool, by string) {
 		x.met, a.met = true, true
 	case by == "":
 	case x.says(by) >= 0:
-		x.told[x.says(by)].source = k.Source
+		x.told[x.says(by)].path = slices.Clone(k.Path)
 	case len(x.told) < maxUnproven:
-		x.told = append(x.told, teller{by, k.Source})
+		x.told = append(x.told, teller{by, slices.Clone(k.Path)})
 	}
 }
 
@@ -76,7 +86,7 @@ func (r *Registry) proven(name string) bool {
 }
 
 // told returns who says of any instance of a name that it is a member.
-func (a *record) told() (all []teller) {
+func (a *record) told() (all words) {
 	for i := range a.runs {
 		for _, t := range a.runs[i].told {
 			if !slices.ContainsFunc(all, func(o teller) bool { return o.name == t.name }) {
@@ -87,23 +97,40 @@ func (a *record) told() (all []teller) {
 	return all
 }
 
+// words are what members say of one name.
+type words []teller
+
+// witnesses returns those no two of which a same member had a part in, but not what is said by the member of that name,
+// by self or by who is expelled: whatever one member invents is one of them.
+func (w words) witnesses(name, self string, expelled expulsions) (all []teller) {
+	w = slices.Clone(w)
+	slices.SortStableFunc(w, func(a, b teller) int { return len(a.path) - len(b.path) })
+	for _, t := range w {
+		if t.name == self || t.has(name) || t.any(expelled.has) {
+			continue
+		}
+		shared := func(part string) bool {
+			return slices.ContainsFunc(all, func(o teller) bool { return o.has(part) })
+		}
+		if !t.any(shared) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
 // outvotes reports whether those that tell of a name are more than half of the members that could
 // say so: those, and all in the view that this node has met. r.mu is held.
 func (r *Registry) outvotes(name string, told []teller) bool {
-	votes, others := 0, 0
-	for _, t := range told {
-		if t.name == name || t.name == r.self || r.expelled.has(t.name) {
-			continue
-		}
-		if o := r.known[t.source]; t.source == "" || t.source == r.self || o == nil || !o.live {
-			votes++
-		}
-		if o := r.known[t.name]; o == nil || !o.live || !o.met {
-			others++
-		}
-	}
+	votes, others := len(words(told).witnesses(name, r.self, r.expelled)), 0
 	if votes == 0 {
 		return false
+	}
+	for _, t := range told {
+		o := r.known[t.name]
+		if (o == nil || !o.live || !o.met) && t.name != name && t.name != r.self && !r.expelled.has(t.name) {
+			others++
+		}
 	}
 	for o, a := range r.known {
 		if a.live && a.met && o != name && o != r.self && !r.expelled.has(o) {
@@ -113,26 +140,52 @@ func (r *Registry) outvotes(name string, told []teller) bool {
 	return 2*votes > others
 }
 
-// source returns the only member that this node knows a name from; "" if it has met it or knows it
-// from several. r.mu is held.
-func (r *Registry) source(name string) string {
-	a := r.known[name]
-	if a == nil || a.met || a.live {
-		return ""
+// Told returns how many names do not count though a member in the view says that they are members.
+func Told(r *Registry) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, a := range r.known {
+		if a.live || a.gone || r.proven(name) || r.expelled.has(name) {
+			continue
+		}
+		if slices.ContainsFunc(a.told(), func(t teller) bool {
+			by := r.known[t.name]
+			return by != nil && by.live && !t.any(r.expelled.has)
+		}) {
+			n++
+		}
 	}
-	if told := a.told(); len(told) == 1 {
-		return told[0].name
-	}
-	return ""
+	return n
 }
 
-// unsay forgets what a member that is expelled said of others. r.mu is held.
+// path returns on whose word alone this node knows a name: nobody's if it has met it, or if several say so that do not
+// have it from each other. What is in the view by others' word alone is still that. Of a longer path it returns the
+// last members. r.mu is held.
+func (r *Registry) path(name string) []string {
+	a := r.known[name]
+	if a == nil || a.met {
+		return nil
+	}
+	all := a.told().witnesses(name, r.self, r.expelled)
+	if len(all) != 1 {
+		return nil
+	}
+	path := []string{all[0].name}
+	for _, o := range all[0].path {
+		if o != r.self && len(path) < maxPath {
+			path = append(path, o)
+		}
+	}
+	return path
+}
+
+// unsay forgets what a member that is expelled said of others, also where others told it on. r.mu is held.
 func (r *Registry) unsay(by string) {
 	for name, a := range r.known {
 		told := false
 		for i := range a.runs {
-			if k := a.runs[i].says(by); k >= 0 {
-				a.runs[i].told = slices.Delete(slices.Clone(a.runs[i].told), k, k+1)
+			if x := &a.runs[i]; slices.ContainsFunc(x.told, func(t teller) bool { return t.has(by) }) {
+				x.told = slices.DeleteFunc(slices.Clone(x.told), func(t teller) bool { return t.has(by) })
 				told = true
 			}
 		}

@@ -2,6 +2,7 @@ package members
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -119,13 +120,161 @@ func TestInventionsEndWithTheirTeller(t *testing.T) {
 	}
 }
 
-// What a member says of its source is kept, so it has the bound of a name.
-func TestALongSourceIsNotBelieved(t *testing.T) {
-	k := peer.Known{Name: "x", Instance: 1, Source: strings.Repeat("s", maxNameLen)}
+// Who told a name on is kept, so it has the bounds of names.
+func TestALongPathIsNotBelieved(t *testing.T) {
+	k := peer.Known{Name: "x", Instance: 1, Path: slices.Repeat([]string{strings.Repeat("s", maxNameLen)}, maxPath)}
 	if !Valid(&k) {
-		t.Error("a source as long as a name may be is refused")
+		t.Error("a path as long as it may be is refused")
 	}
-	if k.Source += "s"; Valid(&k) {
-		t.Error("a longer one is believed")
+	for _, longer := range [][]string{append(k.Path, "s"), {k.Path[0] + "s"}} {
+		if k.Path = longer; Valid(&k) {
+			t.Errorf("a path of %d is believed", len(longer))
+		}
+	}
+}
+
+// beginners are the registries of members that start at once, by name.
+type beginners struct {
+	all  map[string]*Registry
+	now  limiter.Tick
+	view map[string][]string
+}
+
+var instances = map[string]peer.Instance{"a": 1, "b": 2, "c": 3, "m": 9}
+
+func begin(names ...string) *beginners {
+	b := &beginners{all: make(map[string]*Registry), now: 10, view: make(map[string][]string)}
+	for _, name := range names {
+		b.all[name] = NewRegistry(name)
+		b.see(name, name)
+	}
+	return b
+}
+
+// see has a member see others, beside those that it saw before and that links have shown.
+func (b *beginners) see(at string, names ...string) {
+	b.view[at] = append(b.view[at], names...)
+	var view []peer.Member
+	for _, name := range b.view[at] {
+		i := instances[name]
+		if i == 0 {
+			i = 1000
+		}
+		if name == at || b.all[at].Met(name, i) {
+			view = append(view, peer.Member{Name: name, Instance: i, State: peer.Active})
+		}
+	}
+	b.all[at].Set(view, nil, b.now)
+}
+
+// tells has a member tell another all that it knows, as on a new link, and what that passes on at once.
+func (b *beginners) tells(from, to string, more ...peer.Known) {
+	known := append([]peer.Known{{Name: from, Instance: instances[from]}}, more...)
+	if r := b.all[from]; r != nil {
+		known = append(known, r.All(b.now)...)
+	}
+	news, _, _ := b.all[to].Hear(instances[from], known, true, b.now)
+	b.see(to, from)
+	for _, next := range b.view[to] {
+		if b.all[next] != nil && next != from && next != to {
+			b.all[next].Hear(instances[to], news, true, b.now)
+			b.see(next)
+		}
+	}
+}
+
+// TestNobodyProvesAnInventionByTellingItOn: members start at once, believe a liar while it is the only other one, and
+// tell each other in any order, also of what gossip has brought into the view meanwhile. It stays one
+// member's word, also when that is dead, and ends where it is expelled.
+func TestNobodyProvesAnInventionByTellingItOn(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		b := begin("a", "b", "c")
+		ghost := peer.Known{Name: "ghost", Instance: 1000}
+		for range 12 {
+			to := string(rune('a' + rng.IntN(3)))
+			from := string(rune('a' + rng.IntN(3)))
+			switch rng.IntN(4) {
+			case 0:
+				ghost.Path = [][]string{nil, {"a"}, {"b"}, {"c", "a"}, {"x"}, {"ghost"}}[rng.IntN(6)]
+				b.tells("m", to, ghost)
+			case 1:
+				b.see(to, "ghost")
+			default:
+				if from != to {
+					b.tells(from, to)
+				}
+			}
+		}
+		dies := rng.IntN(2) == 0
+		for range 2 {
+			for _, from := range []string{"a", "b", "c"} {
+				for _, to := range []string{"a", "b", "c"} {
+					if from != to {
+						b.tells(from, to)
+					}
+				}
+			}
+		}
+		for at, r := range b.all {
+			if dies {
+				b.view[at] = slices.DeleteFunc(b.view[at], func(name string) bool { return name == "m" })
+				b.see(at)
+			}
+			if b.see(at); r.Counts("ghost") {
+				t.Fatalf("seed %d: at %s an invented name counts", seed, at)
+			}
+			expel(t, r, "m", false, b.now)
+			b.see(at)
+			if a := r.known["ghost"]; a != nil && len(a.told()) > 0 {
+				t.Fatalf("seed %d: at %s the word of an expelled member stays: %v", seed, at, a.told())
+			}
+		}
+	}
+}
+
+// TestWhoIsToldOfAndDoesNotCount: a name that one of several members in the view tells of does not count, and may have
+// been there. It was not once that is dead or expelled, or says that the name is gone.
+func TestWhoIsToldOfAndDoesNotCount(t *testing.T) {
+	both := []peer.Member{{Name: "a", Instance: 1}, {Name: "b", Instance: 2}}
+	for name, test := range map[string]struct {
+		then func(r *Registry)
+		want int
+	}{
+		"in view":  {func(*Registry) {}, 1},
+		"dead":     {func(r *Registry) { r.Set(both, nil, 30) }, 0},
+		"expelled": {func(r *Registry) { expel(t, r, "m", false, 30) }, 0},
+		"gone":     {func(r *Registry) { r.Hear(9, []peer.Known{{Name: "d", Instance: 7, Gone: true}}, true, 30) }, 0},
+		"met":      {func(r *Registry) { r.Hear(7, []peer.Known{{Name: "d", Instance: 7}}, true, 30) }, 0},
+		"back": {func(r *Registry) {
+			r.Set(append(both[:2:2], peer.Member{Name: "m", Instance: 9}, peer.Member{Name: "d", Instance: 8}), nil, 30)
+		}, 0},
+	} {
+		r := town()
+		if _, known, _ := r.Hear(9, []peer.Known{{Name: "d", Instance: 7}}, true, 20); known != 3 {
+			t.Errorf("%s: %d count", name, known)
+		}
+		if test.then(r); Told(r) != test.want {
+			t.Errorf("%s: %d may have been there beside those that count, want %d", name, Told(r), test.want)
+		}
+	}
+}
+
+// TestWordsStayWordsOnADisk: what a member saved of names that another told it of is that one's word when it is read
+// back: with others in the view it counts for nothing, and it ends with its teller.
+func TestWordsStayWordsOnADisk(t *testing.T) {
+	saved := NewRegistry("a")
+	saved.Set([]peer.Member{{Name: "a", Instance: 1}, {Name: "m", Instance: 9}}, nil, 10)
+	saved.Hear(9, append(invented(3), peer.Known{Name: "m", Instance: 9}), true, 10)
+	for _, out := range []bool{false, true} {
+		r := NewRegistry("a")
+		Restore(r, saved.All(20), 30)
+		if out {
+			expel(t, r, "m", false, 30)
+		}
+		known, _ := r.Set([]peer.Member{{Name: "a", Instance: 2}, {Name: "b", Instance: 3}}, nil, 40)
+		if want := 2 + 1; known != want && !out || known != want-1 && out || r.Counts("ghost-1") {
+			t.Errorf("m is expelled %v: %d count of a, b and m", out, known)
+		}
 	}
 }

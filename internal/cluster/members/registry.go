@@ -142,7 +142,7 @@ func (r *Registry) Set(members []peer.Member, left []peer.Known, now limiter.Tic
 			wire: m.Wire}
 		if a := r.known[m.Name]; a != nil {
 			next.runs, next.leaving, next.leavingAt = a.runs, a.leaving, a.leavingAt
-			next.met = a.met || len(a.told()) == 0 // else it is there by others' word alone, and it goes with that
+			next.met = a.met || !a.live && len(a.told()) == 0 // else it is there by others' word alone, and it goes with that
 			if a.next != m.Instance {
 				next.next, next.nextJoins = a.next, a.nextJoins
 			}
@@ -184,7 +184,7 @@ func (r *Registry) Hear(from peer.Instance, all []peer.Known, direct bool, now l
 		news := a != nil && a.reported(k.Instance, k.Gone)
 		if a != nil && !k.Gone {
 			a.tell(k, itself, by)
-			k.Source = r.source(k.Name)
+			k.Path = r.path(k.Name)
 		}
 		switch {
 		case a == nil:
@@ -205,9 +205,10 @@ func (r *Registry) Hear(from peer.Instance, all []peer.Known, direct bool, now l
 }
 
 // Valid reports whether a member's name and instance are valid: operators read names, so
-// they must be printable. The name of the source is kept, so it is no longer than a name.
+// they must be printable. Those that told it on are kept, so they have the bounds of names.
 func Valid(k *peer.Known) bool {
-	return k.Instance != 0 && k.Name != "" && len(k.Name) <= maxNameLen && len(k.Source) <= maxNameLen &&
+	return k.Instance != 0 && k.Name != "" && len(k.Name) <= maxNameLen && len(k.Path) <= maxPath &&
+		!slices.ContainsFunc(k.Path, func(name string) bool { return len(name) > maxNameLen }) &&
 		utf8.ValidString(k.Name) &&
 		!strings.ContainsFunc(k.Name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
@@ -377,7 +378,7 @@ func (r *Registry) list(of func(*record) (k peer.Known, wanted bool)) []peer.Kno
 	var out []peer.Known
 	for name, a := range r.known {
 		if k, wanted := of(a); wanted && (k.Gone || r.proven(name) && !r.expelled.has(name)) {
-			k.Name, k.Source = name, r.source(name)
+			k.Name, k.Path = name, r.path(name)
 			out = append(out, k)
 		}
 	}

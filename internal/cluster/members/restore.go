@@ -15,7 +15,12 @@ func Restore(r *Registry, all []peer.Known, now limiter.Tick) {
 	maps.DeleteFunc(r.known, func(_ string, a *record) bool { return a.recalled })
 	for i := range all {
 		if k := &all[i]; Valid(k) && !k.Gone && k.Name != r.self && r.known[k.Name] == nil && r.room(k.Name) {
-			r.known[k.Name] = &record{instance: k.Instance, since: now, met: true, recalled: true}
+			a := &record{instance: k.Instance, since: now, met: len(k.Path) == 0, recalled: true}
+			r.known[k.Name] = a
+			if !a.met { // it was another's word, and stays that
+				a.reported(k.Instance, false)
+				a.tell(peer.Known{Instance: k.Instance, Path: k.Path[1:]}, false, k.Path[0])
+			}
 		}
 	}
 }

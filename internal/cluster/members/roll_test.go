@@ -303,7 +303,7 @@ func TestDepartures(t *testing.T) {
 			t.Fatal("it is not dead")
 		}
 		j.sees(t, "2 a/10 b/20")
-		if got := j.takeKnown(10); !slices.Contains(got, word) {
+		if got := j.takeKnown(10); !slices.ContainsFunc(got, word.Equal) {
 			t.Errorf("a is told %+v", got)
 		}
 		if len(j.Listed()) != 1 {
@@ -347,7 +347,7 @@ func TestWordIsPassedOn(t *testing.T) {
 	j.Membership.Update([]peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Active),
 		other("d", 40, peer.Active)})
 	j.sees(t, "4 a/10 b/20 c/30 d/40")
-	if got := j.takeKnown(10); !slices.Equal(got, []peer.Known{d}) {
+	if got := j.takeKnown(10); !slices.EqualFunc(got, []peer.Known{d}, peer.Known.Equal) {
 		t.Errorf("a is told %+v", got)
 	}
 	if got := j.takeKnown(30); len(got) != 0 {
@@ -362,7 +362,7 @@ func TestWordIsPassedOn(t *testing.T) {
 func TestJoiningWaitsForLinks(t *testing.T) {
 	j := newJoiner(3)
 	j.core.Up(10)
-	if got := j.takeKnown(10); !slices.Contains(got, peer.Known{Name: "b", Instance: 20, Joining: true}) {
+	if got := j.takeKnown(10); !slices.ContainsFunc(got, peer.Known{Name: "b", Instance: 20, Joining: true}.Equal) {
 		t.Errorf("a is told %+v", got)
 	}
 	j.meet(other("a", 10, peer.Active))

@@ -850,9 +850,9 @@ type Known struct {
 	Gone     bool                   `protobuf:"varint,3,opt,name=gone,proto3" json:"gone,omitempty"`
 	// The member was not active yet when the sender last heard of it.
 	Joining bool `protobuf:"varint,4,opt,name=joining,proto3" json:"joining,omitempty"`
-	// The only member that the sender knows it from, unless it has met it or knows it from
-	// several.
-	Source        string `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"`
+	// The members on whose word alone the sender knows it, unless it has met it or knows it from
+	// several. A version may name one of them.
+	Path          []string `protobuf:"bytes,5,rep,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -915,11 +915,11 @@ func (x *Known) GetJoining() bool {
 	return false
 }
 
-func (x *Known) GetSource() string {
+func (x *Known) GetPath() []string {
 	if x != nil {
-		return x.Source
+		return x.Path
 	}
-	return ""
+	return nil
 }
 
 // Expulsion says that operators have thrown a member out, or let it in again. A version
@@ -3248,13 +3248,13 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
 	"drip_units\x18\x13 \x01(\x03R\tdripUnits\x12\x18\n" +
 	"\aceiling\x18\x14 \x01(\x03R\aceilingB\t\n" +
-	"\a_weight\"}\n" +
+	"\a_weight\"y\n" +
 	"\x05Known\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\x06R\binstance\x12\x12\n" +
 	"\x04gone\x18\x03 \x01(\bR\x04gone\x12\x18\n" +
-	"\ajoining\x18\x04 \x01(\bR\ajoining\x12\x16\n" +
-	"\x06source\x18\x05 \x01(\tR\x06source\"_\n" +
+	"\ajoining\x18\x04 \x01(\bR\ajoining\x12\x12\n" +
+	"\x04path\x18\x05 \x03(\tR\x04path\"_\n" +
 	"\tExpulsion\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x12\n" +
