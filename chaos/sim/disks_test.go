@@ -3,8 +3,55 @@ package sim
 import (
 	"testing"
 
+	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
+
+// TestAPartitionWaitsForWhomOneDiskKnows: all members end, and the heir's disk is lost. The heir, the third member and
+// a new one start: only the third one knows of the owner, and of three members that answer two know nothing. The closed
+// partition waits for the owner, and goes on with what that has on its disk. Forgotten by the one, it starts empty.
+func TestAPartitionWaitsForWhomOneDiskKnows(t *testing.T) {
+	eachSeed(t, func(t *testing.T, seed uint64) {
+		w := newWorld(seed)
+		w.newDisks(Outages)
+		d := directIn(t, w, 3, limitOfDirected, limiter.UnreachableClosed, limiter.ReplicationLag)
+		owner, heir := d.holder(peer.Owned), d.holder(peer.Heir)
+		third := d.others(owner, heir)[0]
+		d.demandAt(owner, 20, ms)
+		d.pass(3 * limiter.Second)
+		for _, n := range d.live() {
+			n.crash(false)
+		}
+		delete(w.disks.of, heir.name)
+		w.disks.lostAt, w.disks.empty, w.disks.cut = w.now, false, true
+		start := func(name string) { w.start(name, false, owner.rules, 3) }
+		start("y")
+		start(heir.name)
+		d.pass(limiter.Second)
+		start(third.name)
+		d.pass(10 * limiter.Second)
+		for _, n := range d.live() {
+			if info, _ := n.core.Partition(d.key.part); info.Role > peer.Copy {
+				d.fails("the partition does not wait: %s has the role %d", n.name, info.Role)
+			}
+		}
+		if seed%2 > 0 {
+			w.disks.empty = true // it may now
+			for _, n := range d.live() {
+				n.do(func() { n.members.Forget(owner.name) })
+			}
+		} else {
+			start(owner.name)
+		}
+		d.pass(10 * limiter.Second)
+		before := len(d.given)
+		d.demandAt(d.holder(peer.Owned), limitOfDirected, ms)
+		d.pass(limiter.Second)
+		if n, want := len(d.given)-before, limitOfDirected-20*int(1-seed%2); n != want {
+			d.fails("%d are admitted then, want %d", n, want)
+		}
+	})
+}
 
 // TestWhatIsGrantedAgain: of a partition that is restored from disks what was admitted since the last save before its
 // last owner ended, and what that had granted and was answered later. Where a disk is lost, the interval is that before

@@ -3,6 +3,7 @@ package cluster
 import (
 	"slices"
 
+	"github.com/weirlimit/weir/internal/cluster/members"
 	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/route"
@@ -29,6 +30,9 @@ func (s surroundings) Nearby(v *view.View) ([]peer.Instance, bool) { return s.c.
 func (s surroundings) Counts(i peer.Instance) bool {
 	return slices.ContainsFunc(s.c.registry.Dead(), func(k peer.Known) bool { return k.Instance == i })
 }
+
+// Told returns how many more members those in the view tell of, by too few words for them to count.
+func (s surroundings) Told() int { return members.Told(s.c.registry) }
 
 // Owner returns the member to ask about a key.
 func (s surroundings) Owner(k *arith.Key) (to peer.Instance, managed bool) {

@@ -24,6 +24,7 @@ type lab struct {
 	table     *table.Table
 	down      []peer.Instance // not connected
 	forgotten []peer.Instance // left or forgotten
+	told      int
 	left      map[peer.Instance]limiter.Tick
 	snapshots map[peer.Instance]int // under way
 	pings     uint32
@@ -43,6 +44,7 @@ func (l *lab) Patience(_ peer.Instance, span limiter.Tick) limiter.Tick { return
 func (l *lab) Measured(peer.Instance, limiter.Tick)                     {}
 func (l *lab) LeftView(i peer.Instance) limiter.Tick                    { return l.left[i] }
 func (l *lab) Counts(i peer.Instance) bool                              { return !slices.Contains(l.forgotten, i) }
+func (l *lab) Told() int                                                { return l.told }
 func (l *lab) Nearby(v *view.View) (near []peer.Instance, all bool) {
 	return nil, v.Known == len(v.Members)
 }

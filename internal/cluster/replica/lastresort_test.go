@@ -19,11 +19,13 @@ type vacancy struct {
 	back    bool          // the third member is in view
 	deadFor limiter.Tick  // how long the third member has been out of the view
 	gone    bool          // the last owner has left or was forgotten: it does not count
+	told    int           // members of which one tells, and which do not count
 }
 
 func (x *vacancy) due(t *testing.T) bool {
 	t.Helper()
 	l := newLab()
+	l.told = x.told
 	p := New(l.node(self), table.Partitions+7)
 	present := []peer.Instance{self, other}
 	if x.back {
@@ -77,6 +79,12 @@ func TestTheLastResortOfClosed(t *testing.T) {
 			owner: third, back: true}, true},
 		"all have answered, and nobody has a copy": {vacancy{known: 3, answers: []peer.Answer{fresh, nothing},
 			owner: third, back: true}, true},
+		"all have answered, one tells of another": {vacancy{known: 3, answers: []peer.Answer{copied, nothing},
+			owner: third, back: true, told: 1}, false},
+		"all have answered, one of them, which has nothing, tells of another": {vacancy{known: 3,
+			answers: []peer.Answer{fresh, nothing}, owner: third, back: true, told: 1}, false},
+		"all but the owner have answered, one tells of another": {vacancy{known: 3, answers: []peer.Answer{copied},
+			owner: third, deadFor: GoneAfter, told: 1}, false},
 		"all have answered, a fresh one has a copy": {vacancy{known: 3, answers: []peer.Answer{freshCopy, nothing},
 			owner: third, back: true}, false},
 	} {

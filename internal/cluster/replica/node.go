@@ -67,6 +67,8 @@ type Peers interface {
 	LeftView(i peer.Instance) limiter.Tick
 	// Counts reports whether an instance that is not in the view is a member that counts.
 	Counts(i peer.Instance) bool
+	// Told returns how many more members those in the view tell of, by too few words for them to count.
+	Told() int
 	// Nearby returns the members that count, are not in the view, and have a direct
 	// connection to this node. all is false if any other member outside the view counts.
 	Nearby(v *view.View) (near []peer.Instance, all bool)

@@ -356,7 +356,7 @@ func (p *Replica) awaits(t *Step, r *claimRound) bool {
 			answered++
 		}
 	}
-	return answered < p.n0(t, true)
+	return answered < p.n0(t, true)+p.node.Peers.Told()
 }
 
 // anyFromDisk reports whether a copy was read from a disk: that of this node or of one that answered. It may be older

@@ -198,7 +198,7 @@ func (p *Replica) gone(t *Step, r *claimRound, slot int, i peer.Instance) bool {
 }
 
 // lastResortDueClosed is lastResortDue for closed partitions. It reports true if every
-// member that counts has answered, unless one of them is fresh and a copy exists. It also
+// member that may have been there has answered, unless one of them is fresh and a copy exists. It also
 // reports true if all but the last known owner have answered, the owner is gone, none of
 // the others is fresh, and a copy exists.
 func (p *Replica) lastResortDueClosed(t *Step, r *claimRound) bool {
@@ -211,7 +211,9 @@ func (p *Replica) lastResortDueClosed(t *Step, r *claimRound) bool {
 			copies = copies || a.Role >= peer.Copy
 		}
 	}
-	n := p.n0(t, true)
+	// Of members that end together and lose disks, one may be the only one to know another, which has the copy. A
+	// member that invents names could as well withhold its answers.
+	n := p.n0(t, true) + p.node.Peers.Told()
 	if answered >= n {
 		return !fresh || !copies
 	}
