@@ -124,6 +124,7 @@ func amend(ctx context.Context, n *Node, r *Request, a limiter.Amend) (Amended, 
 	}
 	if r.Lent {
 		q.Charge.ID.Lent = false // it ends a lease: no other hold has its number
+		a.Lent = !a.IgnoreUnknown
 	}
 	lacking := q.Set.Lacking(r)
 	a.Lacks = len(lacking) > 0

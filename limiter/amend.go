@@ -20,6 +20,9 @@ type Amend struct {
 	// Lacks means that the request lacks something by which its rules may count it. The hold is left alone if the
 	// check was charged to keys that the request does not name.
 	Lacks bool
+	// Lent means that whoever is lent units says what it has used beyond them: an id that is not known is charged no
+	// more than lets each limit count twice its capacity. [Request.Lent] sets it.
+	Lent bool
 }
 
 // SettleOption changes how a reservation is settled. By default an id that is not known is charged with the units
@@ -100,4 +103,6 @@ type Amended struct {
 	// Keys, with AmendCharged, is the number of keys that were charged. A node sets it; deciders
 	// need not.
 	Keys int
+	// Known is how many of them had counters before; 0 if the decider does not say.
+	Known int
 }

@@ -45,5 +45,28 @@ func ofEnvoy() []mutation {
 			edits: []edit{{"internal/envoy/quotaask.go", "key: keyOf(s.domain, counted)}", "key: keyOf(\"q\", counted)}"}}},
 		{name: "a bucket of Envoy has the counter of its descriptor", pkg: service, test: "^TestQuotasShareCounters$",
 			edits: []edit{{"internal/envoy/quotaask.go", "key: keyOf(s.domain, counted)}", "key: keyOf(\"q\", counted)}"}}},
+		{name: "a holder charges at most a capacity beyond", pkg: "./limiter/table", test: "^TestWhatAHolderSaysIsBounded$",
+			edits: []edit{{"limiter/table/amend.go", "			if a.Lent {\n", "			if a.Lent && now < 0 {\n"}}},
+		{name: "the owner hears of what a holder charges", pkg: "./internal/cluster", test: "^TestWhatAHolderSaysAcrossMembers$",
+			edits: []edit{{"internal/cluster/wire.go", "			Lent: hold.Lent}\n", "		}\n"}}},
+		{name: "false reports shut no limit", pkg: service, test: "^TestFalseReportsShutNoLimit$",
+			edits: []edit{{"internal/envoy/quotaask.go", "r.ID, r.Lent = rand.Text(), true ", "r.ID = rand.Text() "}}},
+		{name: "a bucket is charged as often as it is asked about", pkg: stream, test: "^TestABucketIsChargedOnce$",
+			edits: []edit{{machine, "		b.beyond = min(add(b.beyond, ",
+				"		out.Beyond = append(out.Beyond, Beyond{b.id, b.beyond})\n		b.beyond = min(add(0, "},
+				{machine, "func (s *Stream) check(now limiter.Tick, b *bucket, u *Usage) {",
+					"func (s *Stream) check(now limiter.Tick, b *bucket, u *Usage, out *Out) {"},
+				{machine, "		s.check(now, b, u)\n", "		s.check(now, b, u, out)\n"}}},
+		{name: "no caller takes the room of all", pkg: service, test: "^TestQuotasLeaveRoomForOthers$", edits: []edit{
+			{"internal/envoy/quota/room.go", "	if own > timesLeft*(MaxRoom-taken) {\n", "	if taken > MaxRoom {\n"},
+		}},
+		{name: "statistics of quotas never fall", pkg: service, test: "^TestQuotaStatisticsNeverFall$", edits: []edit{
+			{"internal/envoy/quotas.go", "was+min(n, math.MaxUint64-was)", "was+min(n, math.MaxUint64)"},
+		}},
+		{name: "a known key is no new one", pkg: "./internal/frontend", test: "^TestWhatDecidesSpendsKeys$", edits: []edit{
+			{"internal/frontend/keys.go", "max(1, a.Keys)-a.Known)", "max(1, a.Keys))"},
+		}},
+		{name: "a settlement says which keys it knows", pkg: "./limiter/table", test: "^TestASettlementSaysWhatIsKnown$",
+			edits: []edit{{"limiter/table/amend.go", "			out.Known++\n", ""}}},
 	}
 }

@@ -64,7 +64,7 @@ func ofHolds() []mutation {
 				"		if b.Kind == peer.Snapshot && e.Limit."},
 		}},
 		{name: "only a settlement's own late charge is taken back", pkg: table, test: "^TestUndoSettled$", edits: []edit{
-			{"limiter/table/amend.go",
+			{"limiter/table/settled.go",
 				"is := e.charged(at, k) && arith.IDParts(e.state()) == arith.SettledID",
 				"is := e.cost() > 0"},
 		}},

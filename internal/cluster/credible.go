@@ -129,7 +129,7 @@ func (b *credible) amendment(q *peer.Refund, h *peer.Hold) bool {
 	if q.Kind != peer.AmendHold || h == nil {
 		return q.Kind != peer.AmendHold && h == nil
 	}
-	if h.Lent || h.Rate != 0 || h.Fast || h.Shape != 0 || h.Back != (h.End != 0) ||
+	if h.Lent && (h.Extend || h.Ignore) || h.Rate != 0 || h.Fast || h.Shape != 0 || h.Back != (h.End != 0) ||
 		h.Back && (h.Extend || h.Ignore || q.Keys != 1) || h.Extend && h.Named {
 		return false
 	}
@@ -139,7 +139,7 @@ func (b *credible) amendment(q *peer.Refund, h *peer.Hold) bool {
 // amended reports whether the result of an amendment is valid; nil is: it is another reply.
 func (b *credible) amended(a *peer.Amended) bool {
 	return a == nil || a.State <= uint8(limiter.AmendLacks) && arith.Shape(a.Shape).Valid() && a.RetryAfter >= 0 &&
-		a.RetryAfter <= int64(longestWait)
+		a.RetryAfter <= int64(longestWait) && a.Known <= limiter.MaxKeys
 }
 
 func (b *credible) reply(r *peer.Reply) bool {

@@ -73,6 +73,31 @@ func TestASettlementWaitsForTheHeir(t *testing.T) {
 	}
 }
 
+// The owner of a counter hears that a settlement is of what a holder has used beyond what it was lent, and tells the
+// member that asked which keys had counters.
+func TestWhatAHolderSaysAcrossMembers(t *testing.T) {
+	x := newIdentified(t, limiter.ReplicationOff)
+	var got []peer.Amended
+	for n := range uint64(4) { // 7, 7 and 6 of 7 are charged of a limit of 10
+		x.id++
+		h := settling()
+		h.Lent = true
+		x.amend(third, 1+n, 7, h)
+		for range 2 {
+			i := look(x.p)
+			x.c.Deliver(&peer.Frame{From: other, To: self,
+				Acks: []peer.Ack{{Partition: x.p.id, Epoch: i.Epoch, Seq: 1 << 30, Appointment: 1, Owner: i.Epoch}}})
+		}
+		for f := x.c.Take(third, true); f != nil; f = x.c.Take(third, true) {
+			got = append(got, f.Amended...)
+		}
+	}
+	if len(got) != 4 || got[0].Known != 0 || got[1].Known != 1 || got[1].State != uint8(limiter.AmendCharged) ||
+		got[2].Over != 6 || got[3].State != uint8(limiter.AmendUnknown) {
+		t.Errorf("told is %+v", got)
+	}
+}
+
 // While a charge may be taken back, its settlement waits.
 func TestASettlementWaitsForItsCheck(t *testing.T) {
 	x := newIdentified(t, limiter.ReplicationOff)
@@ -164,6 +189,7 @@ func TestResultsOfAmendmentsThatCannotBe(t *testing.T) {
 		"a state":       {State: 99},
 		"a wait":        {RetryAfter: -1},
 		"a long wait":   {RetryAfter: 1 << 62},
+		"known keys":    {Known: limiter.MaxKeys + 1},
 		"another reply": {ID: 1},
 	} {
 		c, charge := rememberer(t)

@@ -309,7 +309,8 @@ func (in *intake) refund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key
 	t.chargeOnce(q.ChargeID, (in.deadline + limiter.Second).Duration()) // that of a reset: longer than it is asked for
 	if hold != nil {
 		ask.Kind = route.KindAmend
-		ask.Amend = limiter.Amend{Extend: hold.Extend, IgnoreUnknown: hold.Ignore, Named: hold.Named, Lacks: hold.Lacks}
+		ask.Amend = limiter.Amend{Extend: hold.Extend, IgnoreUnknown: hold.Ignore, Named: hold.Named, Lacks: hold.Lacks,
+			Lent: hold.Lent}
 		t.id.Life, t.id.Hold = limiter.Tick(hold.Life).Duration(), limiter.Tick(hold.Span).Duration()
 		if hold.Back {
 			ask.Back = &table.Extension{End: limiter.Tick(hold.End), WasEnd: limiter.Tick(hold.WasEnd),

@@ -5,6 +5,7 @@ import (
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/weirlimit/weir/internal/address"
 	"github.com/weirlimit/weir/internal/frontend"
 )
 
@@ -16,6 +17,21 @@ type asker struct {
 	header func(name string) []string // of the call; nil: it has none
 	bytes  int                        // of the message
 	site   bool                       // over HTTP, where the site tells the audit of refusals
+}
+
+// share names who shares what all callers may take: the tenant, else the identity; of a caller that is not known the
+// address, or its network of 64 bits of IPv6.
+func (a *asker) share() string {
+	switch name := a.Name(); {
+	case a.Tenant() != "":
+		return "tenant " + a.Tenant()
+	case name != "" && name != "anonymous":
+		return "caller " + name
+	case a.from == nil:
+		return ""
+	}
+	from, _ := address.Parse(a.from.String())
+	return "address " + address.Counted(from, address.IPv6Bits).String()
 }
 
 // protocol returns what the protocol calls what may not be allowed.

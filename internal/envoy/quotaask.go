@@ -178,11 +178,11 @@ func (s *quotaStream) charge(ctx context.Context, beyond []quota.Beyond) {
 		if err != nil || it.counter == nil {
 			continue
 		}
-		s.of.beyond.Add(b.Units)
+		sum(&s.of.beyond, b.Units)
 		s.of.warn(logBeyond, "Envoy has allowed more than it was assigned, by its own configuration: that is charged",
 			"domain", shortened(s.domain), "limit", it.limit.Path, "from", s.by.from, "requests", b.Units)
 		r := request(&it)
-		r.ID = rand.Text()
+		r.ID, r.Lent = rand.Text(), true                                       // so that false reports shut a limit no longer than a full one takes
 		_, _ = s.by.Settle(ctx, r, int64(min(b.Units, it.counter.Capacity()))) // without an answer it stays uncharged
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -106,6 +107,16 @@ func (q *Quotas) Stats() QuotaStats {
 	}
 }
 
+// sum adds to a statistic, which never falls: it stays at the largest number.
+func sum(to *atomic.Uint64, n uint64) {
+	for {
+		was := to.Load()
+		if to.CompareAndSwap(was, was+min(n, math.MaxUint64-was)) {
+			return
+		}
+	}
+}
+
 // passed is how long the service is there, by a clock that never steps.
 func (q *Quotas) passed() time.Duration { return q.of.options.Now().Sub(q.begun) }
 
@@ -155,12 +166,12 @@ func (m *usageReport) release() { m.decoding.Add(-m.taken) }
 // serve serves a stream until it ends.
 func (q *Quotas) serve(stream grpc.ServerStream) (err error) {
 	ctx := stream.Context()
-	s := &quotaStream{of: q, grpc: stream, name: rand.Text()[:13], by: *askerOf(ctx, 0),
-		quota: quota.NewStream(&q.room)}
+	s := &quotaStream{of: q, grpc: stream, name: rand.Text()[:13], by: *askerOf(ctx, 0)}
 	defer func() { s.by.Account(frontend.ActionLease.String(), false, err) }()
 	if s.by.Session, err = q.of.front.Identify(s.by.from, s.by.shown); err != nil {
 		return err
 	}
+	s.quota = quota.NewStream(q.room.Of(s.by.share()))
 	end, err := s.by.OpenStream()
 	if err != nil {
 		return err
@@ -269,8 +280,8 @@ func (s *quotaStream) report(ctx context.Context, m *usageReport) (err error) {
 				"domain", shortened(s.domain), "from", s.by.from)
 		}
 		for i := range us {
-			s.of.allowed.Add(us[i].Allowed)
-			s.of.denied.Add(us[i].Denied)
+			sum(&s.of.allowed, us[i].Allowed)
+			sum(&s.of.denied, us[i].Denied)
 		}
 		s.quota.Report(s.of.now(), us, &out)
 		if err := s.act(ctx, &out, over); err != nil {

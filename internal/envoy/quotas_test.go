@@ -322,6 +322,27 @@ func chargeWhatIsBeyond(t *testing.T) {
 	}
 }
 
+// Reports that name a bucket a thousand times, with any number, shut its limit no longer than two full ones take to
+// recover: 8,000 units of 1,000 a second.
+func TestFalseReportsShutNoLimit(t *testing.T) { synctest.Test(t, falseReports) }
+
+func falseReports(t *testing.T) {
+	x := newVirtualQuotas(t)
+	x.send("edge", "name=b class=a allowed=1")
+	x.next()
+	x.node.Advance(time.Second)
+	for range 5 {
+		x.send("edge", slices.Repeat([]string{"name=b class=a allowed=18446744073709551615"}, 1000)...)
+		x.next()
+		synctest.Wait()
+		x.node.Advance(time.Second)
+	}
+	x.node.Advance(8 * time.Second)
+	if a, err := x.answer(1, "class=a name=b"); err != nil || a.GetOverallCode() != rls.RateLimitResponse_OK {
+		t.Errorf("after false reports nothing is allowed, for %v, %v", a.GetStatuses()[0].GetDurationUntilReset(), err)
+	}
+}
+
 // A stream is for one domain. What is no report of the protocol ends it.
 func TestQuotasRefuse(t *testing.T) {
 	for _, c := range []struct {

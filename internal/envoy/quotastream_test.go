@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +17,7 @@ import (
 
 	rlqs "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirlimit/weir/internal/envoy/config"
@@ -338,4 +342,110 @@ func TestQuotasOfLongDomains(t *testing.T) {
 		}
 		x.cancel()
 	})
+}
+
+// A caller that sends all that it can leaves room for the buckets of others: 17 streams with names of 4 KiB, in a domain
+// that need not exist.
+func TestQuotasLeaveRoomForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := serveQuotas(t, &lender{}, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		ctx = peer.NewContext(ctx, &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 40001}})
+		ended := make(chan error)
+		const streams = quota.MaxRoom / quota.MaxBytes
+		for range streams {
+			p := &pipe{ctx: ctx, reports: make(chan []byte)}
+			go func() { ended <- x.quotas.serve(p) }()
+			for part := range 8 {
+				m := &rlqs.RateLimitQuotaUsageReports{Domain: "other"}
+				for i := range 255 {
+					m.BucketQuotaUsages = append(m.BucketQuotaUsages, &rlqs.RateLimitQuotaUsageReports_BucketQuotaUsage{
+						BucketId:          &rlqs.BucketId{Bucket: map[string]string{"k": fmt.Sprintf("%03d %03d %4000d", part, i, 0)}},
+						NumRequestsDenied: 1})
+				}
+				data, err := proto.Marshal(m)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.reports <- data
+			}
+		}
+		synctest.Wait()
+		if n := x.quotas.Stats().Refused; n == 0 {
+			t.Error("the caller finds room for all that it sends")
+		}
+		x.report(t, 100, 0)
+		synctest.Wait()
+		if tokens, denied, _ := x.kinds(); tokens != 100 || denied > 0 {
+			t.Errorf("another one has %d buckets of tokens, and %d are denied", tokens, denied)
+		}
+		cancel()
+		for range streams {
+			<-ended
+		}
+		x.end()
+	})
+}
+
+// Statistics never fall, whatever is reported.
+func TestQuotaStatisticsNeverFall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := serveQuotas(t, &lender{}, nil)
+		for _, most := range []uint64{0, math.MaxUint64 - 1<<40} {
+			x.quotas.allowed.Store(most)
+			x.quotas.beyond.Store(most)
+			for range 10 {
+				was := x.quotas.Stats()
+				x.report(t, 2048, math.MaxUint64)
+				time.Sleep(time.Second)
+				if s := x.quotas.Stats(); s.Allowed < was.Allowed || s.Beyond < was.Beyond {
+					t.Fatalf("%+v after %+v", s, was)
+				}
+			}
+		}
+		if n := x.quotas.Stats().Denied; n != 20*2048 {
+			t.Errorf("%d are denied", n)
+		}
+		x.end()
+	})
+}
+
+// Callers that share what all may take are known by their tenants, their names or their addresses.
+func TestSharesOfCallers(t *testing.T) {
+	at := func(a string) fmt.Stringer { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(a)) }
+	for _, c := range []struct {
+		by   asker
+		want string
+	}{
+		{asker{from: at("192.0.2.1:40001")}, "address 192.0.2.1/32"},
+		{asker{from: at("[2001:db8::1:2]:40001")}, "address 2001:db8::/64"},
+		{asker{from: at("192.0.2.1:40001"), Session: sessionOf(t, "edge", "")}, "caller edge"},
+		{asker{from: at("192.0.2.1:40001"), Session: sessionOf(t, "edge", "shop")}, "tenant shop"},
+		{asker{from: at("192.0.2.1:40001"), Session: sessionOf(t, "anonymous", "")}, "address 192.0.2.1/32"},
+		{asker{}, ""},
+	} {
+		if got := c.by.share(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// named is a caller with a name and a tenant.
+type named struct {
+	spender
+	name, tenant string
+}
+
+func (n *named) Name() string                                           { return n.name }
+func (n *named) Tenant() string                                         { return n.tenant }
+func (n *named) Identify(frontend.Credentials) (frontend.Caller, error) { return n, nil }
+
+func sessionOf(t *testing.T, name, tenant string) frontend.Session {
+	t.Helper()
+	f := frontend.New(frontend.Config{Access: &named{name: name, tenant: tenant}}, protocol())
+	s, err := f.Identify(nil, frontend.Credentials{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }

@@ -109,6 +109,6 @@ func (s *Session) madeMany(ds []limiter.Decision, peeks []bool, err error) {
 // amended charges it with a settlement that may have made keys.
 func (s *Session) amended(a *limiter.Amended) {
 	if b := s.countsKeys(); b != nil && a.State == limiter.AmendCharged {
-		s.made(b, max(1, a.Keys)) // a decider of another program may not say
+		s.made(b, max(1, a.Keys)-a.Known) // a decider of another program may not say
 	}
 }

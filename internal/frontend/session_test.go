@@ -44,9 +44,12 @@ func (m maker) CheckBatchInto(ctx context.Context, rs []limiter.Request, ds []li
 
 func (maker) Reset(context.Context, limiter.Request) (int, error) { return 0, limiter.ErrUnanswered }
 
-func (maker) Settle(context.Context, limiter.Request, int64, ...limiter.SettleOption) (limiter.Amended, error) {
-	return limiter.Amended{State: limiter.AmendCharged, Keys: 2}, nil
+func (maker) Settle(_ context.Context, r limiter.Request, _ int64, _ ...limiter.SettleOption) (limiter.Amended, error) {
+	return limiter.Amended{State: limiter.AmendCharged, Keys: 2, Known: known(r)}, nil
 }
+
+// known is how many keys of a settlement had counters before.
+func known(r limiter.Request) int { return len(r.Path) }
 
 func (maker) Extend(context.Context, limiter.Request) (limiter.Amended, error) {
 	return limiter.Amended{State: limiter.AmendDone}, nil
@@ -100,6 +103,10 @@ func TestWhatDecidesSpendsKeys(t *testing.T) {
 	p.spends(t, "a batch of peeks")
 	_, _ = s.Settle(t.Context(), rs[0], 1)
 	p.spends(t, "a settlement that charges", 2)
+	_, _ = s.Settle(t.Context(), limiter.Request{Path: "1"}, 1)
+	p.spends(t, "a settlement that charges one key that is known", 1)
+	_, _ = s.Settle(t.Context(), limiter.Request{Path: "12"}, 1)
+	p.spends(t, "a settlement that charges known keys")
 	_, _ = s.Extend(t.Context(), rs[0])
 	p.spends(t, "an extension")
 	spend := s.Gather()

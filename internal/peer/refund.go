@@ -61,7 +61,7 @@ type Hold struct {
 	// Keep, of a check, leaves what is charged when the reservation ends unsettled.
 	Keep bool
 	// Lent, of a check, asks for a lease: its units count as charged now at every instant until it is settled. Members
-	// before [LeaseWire] would charge them at once, so they are not asked.
+	// before [LeaseWire] would charge them at once, so they are not asked. Of a settlement it is that of limiter.Amend.
 	Lent bool
 	// Extend, of an amendment, extends the reservation; otherwise it is settled. Ignore means
 	// that an id which is not known is not charged.
@@ -103,4 +103,6 @@ type Amended struct {
 	End, WasEnd uint64
 	// Shape is what the hold knows of its check, of a question for what a key has reserved, see Hold.
 	Shape uint8
+	// Known is that of limiter.Amended: a version that does not say it makes all keys new.
+	Known uint8
 }

@@ -290,5 +290,6 @@ func amendedColumns() []column[peer.Amended] {
 		varints[T, uint64]{9, func(x *T) *uint64 { return &x.End }},
 		varints[T, uint64]{10, func(x *T) *uint64 { return &x.WasEnd }},
 		octets[T, uint8]{11, func(x *T) *uint8 { return &x.Shape }},
+		octets[T, uint8]{12, func(x *T) *uint8 { return &x.Known }},
 	}
 }

@@ -125,8 +125,12 @@ func (t *Table) settle(now limiter.Tick, c *arith.Charge, keys *[limiter.MaxKeys
 		case m.held:
 			m.more = m.here.mostLacking(k)
 		case !m.known && !a.IgnoreUnknown && k.Cost > 0 && !(k.Rule.Shadow && elsewhere):
-			m.more = k.Cost
-			unknown.Add(*k)
+			if a.Lent {
+				k.Cost = min(k.Cost, t.trusted(now, k))
+			}
+			if m.more = k.Cost; m.more > 0 {
+				unknown.Add(*k)
+			}
 		}
 		if m.more == 0 {
 			continue
@@ -134,6 +138,9 @@ func (t *Table) settle(now limiter.Tick, c *arith.Charge, keys *[limiter.MaxKeys
 		n, ok := t.roomFor(now, k, m.more)
 		if fresh += n; !ok {
 			return out, noRoom
+		}
+		if n == 0 && !m.held {
+			out.Known++
 		}
 	}
 	// The ids as well: what is charged without its id would be charged again by a repetition.
@@ -322,31 +329,6 @@ func (t *Table) rememberSettled(now limiter.Tick, c *arith.Charge, k *arith.Key,
 	t.remember(now, &one, &none, number)
 	p, pos, _ := t.findID(now, &one, k)
 	arith.SetIDParts(t.ring(p).at(pos), arith.SettledID)
-}
-
-// UndoSettled takes back what a settlement has charged at an instant for ids that were not known, to keys of
-// one partition, and forgets these ids.
-func (t *Table) UndoSettled(only int, now limiter.Tick, c *arith.Charge, at limiter.Tick) {
-	for i := range c.Len() {
-		k := c.Key(i)
-		settled := isIn(k, only) && t.change(now, c, k, func(e *entry) bool {
-			is := e.charged(at, k) && arith.IDParts(e.state()) == arith.SettledID
-			if is {
-				e.forget()
-			}
-			return is
-		})
-		if !settled {
-			continue
-		}
-		t.eachOf(now, k, 0, func(p *partition, _ int, _ *arith.Key, l *limiter.Limit, s *slot) bool {
-			if !p.void.has(s.place, at, 0) && p.adopt(s, l, k.Rule, k.By, now) {
-				arith.Undo(l, &s.state, t.words(s), now, p.clock, at, k.Cost)
-				p.expiresAt(0)
-			}
-			return true
-		})
-	}
 }
 
 // extend extends the hold of each key that has one, and charges what the costs add to the

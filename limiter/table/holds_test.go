@@ -163,6 +163,56 @@ func TestSettleInAFullTable(t *testing.T) {
 	}
 }
 
+// Whoever is lent units says by settlements of new ids what it has used beyond them. However much that is, no limit
+// counts more than twice its capacity: it admits again as soon as two full ones have passed. The capacity that it lacks
+// is charged whole. A reservation whose end nobody knows any more is charged in full.
+func TestWhatAHolderSaysIsBounded(t *testing.T) {
+	for algorithm, within := range map[limiter.Algorithm]time.Duration{
+		limiter.FixedWindow: time.Minute, limiter.SlidingCounter: 2 * time.Minute, limiter.SlidingWindow: 2 * time.Minute,
+		limiter.SlidingLog: time.Minute, limiter.TokenBucket: 2 * time.Minute, limiter.GCRA: 2 * time.Minute,
+		limiter.LeakyBucket: 2 * time.Minute,
+	} {
+		l := hundred(t, algorithm, time.Minute)
+		rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}
+		tab, now := New(Config{}), idStart
+		for i := range uint64(1000) {
+			now += limiter.Millisecond
+			c := charge1(rule, 1, i+1, 1<<32)
+			want := limiter.AmendUnknown
+			if i < 2 {
+				c.Key(0).Cost, want = 100, limiter.AmendCharged
+			}
+			a, _ := tab.Amend(now, c, limiter.Amend{Lent: true})
+			if leaks := algorithm != limiter.FixedWindow && i >= 2; a.State != want && !(leaks && a.State == limiter.AmendCharged) {
+				t.Fatalf("%v: settlement %d: %+v", algorithm, i, a)
+			}
+			if i == 0 && unitsLeft(t, tab, now, rule, 1) != 0 {
+				t.Errorf("%v: %d are left of what was used whole", algorithm, unitsLeft(t, tab, now, rule, 1))
+			}
+		}
+		var d limiter.Decision
+		if err := tab.Decide(now+limiter.Span(within), charge1(rule, 1, 0, 1), &d); err != nil || !d.Allowed {
+			t.Errorf("%v: %v after 1000 false reports nothing is allowed for %v, %v", algorithm, within, d.RetryAfter, err)
+		}
+		if a, _ := tab.Amend(now, charge1(rule, 2, 5000, 1000), limiter.Amend{}); a.Over != 900 {
+			t.Errorf("%v: a reservation that has used 1000 of 100: %+v", algorithm, a)
+		}
+	}
+}
+
+// A settlement says which keys it did not charge first.
+func TestASettlementSaysWhatIsKnown(t *testing.T) {
+	tab, rule := New(Config{}), windowRule(t, 100)
+	for i := range uint64(3) {
+		c := charge1(rule, 1, i+1, 5)
+		c.Add(arith.Key{Hash: arith.Hash{Hi: 10 + i, Lo: 7}, Rule: rule, Cost: 5})
+		want := min(int(i), 1)
+		if a, _ := tab.Amend(idStart, c, limiter.Amend{}); a.State != limiter.AmendCharged || a.Known != want {
+			t.Errorf("settlement %d: %+v", i+1, a)
+		}
+	}
+}
+
 // A settlement of an id that is not known is charged only with room for the id: made again, it would be
 // charged again.
 func TestSettleWithoutRoomForTheID(t *testing.T) {

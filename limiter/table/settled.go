@@ -1,6 +1,7 @@
 package table
 
 import (
+	"math"
 	"math/bits"
 
 	"github.com/weirlimit/weir/limiter"
@@ -60,4 +61,51 @@ func (t *Table) ForgetID(now limiter.Tick, c *arith.Charge, i int, at limiter.Ti
 		}
 		return is
 	})
+}
+
+// trusted returns how many units of a key may be charged beyond its limits because of what a holder says: each limit
+// then counts at most twice its capacity.
+func (t *Table) trusted(now limiter.Tick, k *arith.Key) (n uint64) {
+	p, place := &t.parts[PartitionOf(k)], t.order.of(k.Hash.Hi)
+	n = math.MaxUint64
+	for _, l := range k.Rule.Limits {
+		if l.Algorithm() == limiter.Concurrency {
+			continue
+		}
+		used := uint64(0)
+		if at, found := p.slots.find(place, identity(k, l)); found {
+			s := p.slots.at(at)
+			if !p.adopt(s, l, k.Rule, k.By, now) {
+				return 0
+			}
+			used = s.state.Probe(l, t.words(s), now, new(limiter.LimitDecision))
+		}
+		n = min(n, 2*l.Capacity()-min(used, 2*l.Capacity()))
+	}
+	return n
+}
+
+// UndoSettled takes back what a settlement has charged at an instant for ids that were not known, to keys of
+// one partition, and forgets these ids.
+func (t *Table) UndoSettled(only int, now limiter.Tick, c *arith.Charge, at limiter.Tick) {
+	for i := range c.Len() {
+		k := c.Key(i)
+		settled := isIn(k, only) && t.change(now, c, k, func(e *entry) bool {
+			is := e.charged(at, k) && arith.IDParts(e.state()) == arith.SettledID
+			if is {
+				e.forget()
+			}
+			return is
+		})
+		if !settled {
+			continue
+		}
+		t.eachOf(now, k, 0, func(p *partition, _ int, _ *arith.Key, l *limiter.Limit, s *slot) bool {
+			if !p.void.has(s.place, at, 0) && p.adopt(s, l, k.Rule, k.By, now) {
+				arith.Undo(l, &s.state, t.words(s), now, p.clock, at, k.Cost)
+				p.expiresAt(0)
+			}
+			return true
+		})
+	}
 }

@@ -182,6 +182,7 @@ func together(a, b *limiter.Amended, extends bool) *limiter.Amended {
 		out.Estimate = 0
 	}
 	out.Over = max(a.Over, b.Over)
+	out.Known = a.Known + b.Known
 	return &out
 }
 
@@ -197,7 +198,7 @@ func rank(s limiter.AmendState) int {
 // holdOut returns what an amendment with a number says of a reservation.
 func holdOut(number uint64, id *arith.Idempotency, a limiter.Amend, back *table.Extension) *peer.Hold {
 	h := peer.Hold{ID: number, Life: uint64(limiter.Span(id.Life)), Extend: a.Extend, Ignore: a.IgnoreUnknown,
-		Named: a.Named, Lacks: a.Lacks}
+		Named: a.Named, Lacks: a.Lacks, Lent: a.Lent}
 	if a.Extend {
 		h.Span = uint64(limiter.Span(id.Hold))
 	}
@@ -214,7 +215,7 @@ func amendedIn(a *peer.Amended) *limiter.Amended {
 	}
 	return &limiter.Amended{
 		State: limiter.AmendState(a.State), First: a.First, Estimate: a.Estimate, Over: a.Over,
-		RetryAfter: limiter.Tick(a.RetryAfter).Duration(),
+		RetryAfter: limiter.Tick(a.RetryAfter).Duration(), Known: int(a.Known),
 	}
 }
 
@@ -239,7 +240,7 @@ func AmendedOut(number uint64, x *Outcome) peer.Amended {
 	a := x.Amended
 	out := peer.Amended{
 		ID: number, State: uint8(a.State), First: a.First, Estimate: a.Estimate, Over: a.Over,
-		RetryAfter: int64(limiter.Span(a.RetryAfter)), Shape: uint8(x.Shape), WasEnd: uint64(x.At),
+		RetryAfter: int64(limiter.Span(a.RetryAfter)), Shape: uint8(x.Shape), WasEnd: uint64(x.At), Known: uint8(a.Known),
 	}
 	if e := x.Extension; e != nil {
 		out.Was, out.End, out.WasEnd = e.Was, uint64(e.End), uint64(e.WasEnd)

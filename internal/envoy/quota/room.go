@@ -1,29 +1,64 @@
 package quota
 
-import "sync/atomic"
+import "sync"
 
-// Room is the memory that the buckets of several streams may take together. It is safe for concurrent use.
-type Room struct{ taken atomic.Int64 }
+// Room is the memory that the buckets of all streams may take together. It is safe for concurrent use.
+type Room struct {
+	mu    sync.Mutex
+	taken int
+	of    map[string]int // the part of each caller that has one
+}
 
 // MaxRoom bounds a [Room], in bytes.
-const MaxRoom = 128 << 20
+const MaxRoom = 168 << 20
 
-func (r *Room) take(bytes int) bool {
-	if r == nil || r.taken.Add(int64(bytes)) <= MaxRoom {
+// timesLeft is how many times as much as is left then one caller may have, so that none fills the room for others. It is
+// the rule for tenants of a table: one alone has three quarters, two have three sevenths each.
+const timesLeft = 3
+
+// Share is what the streams of one caller take of a [Room]. It is safe for concurrent use.
+type Share struct {
+	room *Room
+	who  string
+}
+
+// Of returns the share of a caller.
+func (r *Room) Of(who string) *Share { return &Share{r, who} }
+
+// take reports whether there is room. A nil Share has any.
+func (s *Share) take(bytes int) bool {
+	if s == nil {
 		return true
 	}
-	r.taken.Add(-int64(bytes))
-	return false
+	r := s.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	taken, own := r.taken+bytes, r.of[s.who]+bytes
+	if own > timesLeft*(MaxRoom-taken) {
+		return false
+	}
+	if r.of == nil {
+		r.of = make(map[string]int)
+	}
+	r.taken, r.of[s.who] = taken, own
+	return true
 }
 
-func (r *Room) give(bytes int) {
-	if r != nil {
-		r.taken.Add(-int64(bytes))
+func (s *Share) give(bytes int) {
+	if s == nil {
+		return
+	}
+	r := s.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.taken -= bytes
+	if r.of[s.who] -= bytes; r.of[s.who] == 0 {
+		delete(r.of, s.who)
 	}
 }
 
-// costs is what a bucket takes of a [Room]: BenchmarkReports has 230 bytes, beside the id. So 50 streams of 10,000
-// buckets with ids of 22 bytes have room.
+// costs is what a bucket takes of a [Room]: BenchmarkReports has 230 bytes, beside the id. So 50 streams of one caller,
+// of 10,000 buckets with ids of 22 bytes, have room.
 func costs(id string) int { return 240 + len(id) }
 
 // least is how many tokens a bucket has at least, as requests do not come evenly.

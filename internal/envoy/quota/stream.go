@@ -85,7 +85,7 @@ type Grant struct {
 	Size, Rate uint32
 }
 
-// Beyond is what a report had beyond what was assigned.
+// Beyond is what reports had beyond what was assigned.
 type Beyond struct {
 	ID    string
 	Units uint64
@@ -102,7 +102,7 @@ type Out struct {
 
 // Stream is what is known of the buckets of one stream. One goroutine at a time may use it.
 type Stream struct {
-	room     *Room
+	room     *Share
 	buckets  map[string]*bucket
 	all      []*bucket // the same, each at its place
 	bytes    int
@@ -125,6 +125,7 @@ type bucket struct {
 
 	demand           float64      // units a second
 	count            uint64       // units since measured
+	beyond           uint64       // that were allowed beyond what was assigned, and nobody was told
 	measured         limiter.Tick // when demand was
 	reported, wanted limiter.Tick // when it was reported last, and with requests
 	asked            limiter.Tick
@@ -153,7 +154,7 @@ type allowance struct {
 }
 
 // NewStream returns a stream without buckets. room may be nil. [Stream.Close] must follow.
-func NewStream(room *Room) *Stream { return &Stream{room: room, buckets: make(map[string]*bucket)} }
+func NewStream(room *Share) *Stream { return &Stream{room: room, buckets: make(map[string]*bucket)} }
 
 // Close forgets all buckets.
 func (s *Stream) Close() {
@@ -193,7 +194,7 @@ func (s *Stream) Report(now limiter.Tick, us []Usage, out *Out) {
 			b.again = true
 			b.measure(now, u)
 		}
-		s.check(now, b, u, out)
+		s.check(now, b, u)
 		b.reported = now
 		switch {
 		case u.Allowed|u.Denied != 0:
@@ -204,7 +205,7 @@ func (s *Stream) Report(now limiter.Tick, us []Usage, out *Out) {
 			continue
 		}
 		if b.asked == 0 || now-b.asked >= eager {
-			out.Asks = append(out.Asks, s.ask(now, b))
+			s.ask(now, b, out)
 		}
 	}
 	if gap > 0 {
@@ -279,14 +280,14 @@ func (b *bucket) measure(now limiter.Tick, u *Usage) {
 }
 
 // check compares what was allowed with what was assigned.
-func (s *Stream) check(now limiter.Tick, b *bucket, u *Usage, out *Out) {
+func (s *Stream) check(now limiter.Tick, b *bucket, u *Usage) {
 	b.accrue(now)
 	if b.reported < b.earlier {
 		b.may.credit = float64(b.size) + float64(b.rate)*Slack.Duration().Seconds() // it may have come late
 		return
 	}
 	if allowed := float64(u.Allowed); allowed > b.may.credit && b.kind != AllowAll {
-		out.Beyond = append(out.Beyond, Beyond{u.ID, uint64(min(allowed-b.may.credit, mostRequests))})
+		b.beyond = min(add(b.beyond, uint64(min(allowed-b.may.credit, mostRequests))), mostRequests)
 	}
 	b.may.credit = max(0, b.may.credit-float64(u.Allowed))
 	if gap := now - b.reported; gap >= smooth/20 { // reports that come together were late
@@ -321,7 +322,13 @@ func (s *Stream) eager() limiter.Tick {
 	return max(min(max(s.interval/4, eager), 20*eager), eager*limiter.Tick(len(s.all))/many)
 }
 
-func (s *Stream) ask(now limiter.Tick, b *bucket) Ask {
+// ask asks about a bucket. With that it says what was allowed beyond its assignments since it asked last: so the owner
+// hears of that as often as of demand, however often a report names the bucket.
+func (s *Stream) ask(now limiter.Tick, b *bucket, out *Out) {
+	if b.beyond > 0 {
+		out.Beyond = append(out.Beyond, Beyond{b.id, b.beyond})
+		b.beyond = 0
+	}
 	a := Ask{ID: b.id, Size: b.size, Demand: uint64(math.Round(min(b.demand, 1<<53))), Hold: s.ttl() + Slack, At: now}
 	if b.asked = now; !b.lives(now, Slack) {
 		if b.slice.lent || b.slice.name == 0 {
@@ -331,7 +338,7 @@ func (s *Stream) ask(now limiter.Tick, b *bucket) Ask {
 		a.Size, a.Smaller = 0, b.slice.smaller
 	}
 	a.Slice = b.slice.name
-	return a
+	out.Asks = append(out.Asks, a)
 }
 
 // Answered takes the owner's answer to a question in.
@@ -402,11 +409,11 @@ func (s *Stream) Due(now limiter.Tick, out *Out) (next limiter.Tick) {
 		switch lately := now-b.reported < s.patience(); {
 		case b.lowered[0] > 0 && now >= b.lowered[0] && b.lives(now, Slack): // others may have what it had
 			if b.lowered[0], b.lowered[1] = b.lowered[1], 0; lately { // else its end is near, and nothing is to extend it
-				out.Asks = append(out.Asks, s.ask(now, b))
+				s.ask(now, b, out)
 			}
 		case lately && b.hungry && now-b.asked >= s.eager(),
 			lately && now+late >= b.until && now-b.asked >= limiter.Second: // its report is late
-			out.Asks = append(out.Asks, s.ask(now, b))
+			s.ask(now, b, out)
 		case b.kind == Tokens && !b.lives(now, Slack):
 			b.accrue(now)
 			b.may.before, b.may.beforeUntil = b.rate, now+Slack

@@ -484,12 +484,13 @@ func TestAbandonsWhatIsNotKept(t *testing.T) {
 	x.wants("one without requests", x.report(0, quota.Usage{ID: "b"}), "b:abandon:0s")
 }
 
-// All streams share a room. What a stream took it gives back when it is closed, and when it forgets a bucket.
+// All streams share a room, of which one caller takes three quarters: others find room beside it. What a stream took it
+// gives back when it is closed, and when it forgets a bucket.
 func TestStreamsShareRoom(t *testing.T) {
 	var room quota.Room
 	var streams []*quota.Stream
-	fill := func() (kept, refused int) {
-		s := quota.NewStream(&room)
+	fill := func(who string) (kept, refused int) {
+		s := quota.NewStream(room.Of(who))
 		streams = append(streams, s)
 		var out quota.Out
 		for i := range quota.MaxBytes / quota.MaxID {
@@ -497,20 +498,24 @@ func TestStreamsShareRoom(t *testing.T) {
 		}
 		return s.Len(), out.Refused
 	}
+	const all = quota.MaxRoom / (quota.MaxID + 240)
 	kept := 0
 	for range 2 * quota.MaxRoom / quota.MaxBytes {
-		n, refused := fill()
+		n, refused := fill("a")
 		if kept += n; n+refused != quota.MaxBytes/quota.MaxID {
 			t.Fatalf("%d are kept and %d refused", n, refused)
 		}
 	}
-	if most := quota.MaxRoom / quota.MaxID; kept > most || kept < most/2 {
-		t.Errorf("%d buckets with names of 4 KiB are kept", kept)
+	if most := all * 3 / 4; kept > most || kept < most-1 {
+		t.Errorf("%d buckets with names of 4 KiB are kept of one caller, of %d", kept, all)
+	}
+	if n, refused := fill("b"); refused > 0 {
+		t.Errorf("beside a caller that takes all it can get another one has room for %d and not for %d", n, refused)
 	}
 	for _, s := range streams {
 		s.Close()
 	}
-	if n, refused := fill(); refused > 0 {
+	if n, refused := fill("a"); refused > 0 {
 		t.Errorf("after all are closed %d find room and %d do not", n, refused)
 	}
 }
@@ -532,7 +537,7 @@ func TestAllowedWhileAllWas(t *testing.T) {
 	}
 }
 
-// What a report says is at most 2^53 requests, so that sums fit.
+// What a report says of a bucket is at most 2^32 requests, so that sums fit.
 func TestNumbersAreBounded(t *testing.T) {
 	data, err := proto.Marshal(&rlqs.RateLimitQuotaUsageReports{BucketQuotaUsages: []*rlqs.
 		RateLimitQuotaUsageReports_BucketQuotaUsage{{BucketId: &rlqs.BucketId{Bucket: map[string]string{"a": "b"}},
@@ -542,22 +547,45 @@ func TestNumbersAreBounded(t *testing.T) {
 	}
 	r, _ := quota.Read(data)
 	us, err := r.Next(1, nil)
-	if err != nil || us[0].Allowed != 1<<53 || us[0].Denied != 1<<53 {
+	if err != nil || us[0].Allowed != 1<<32 || us[0].Denied != 1<<32 {
 		t.Errorf("%+v, %v", us, err)
 	}
 	x := newTalk(t)
 	x.report(0, quota.Usage{ID: "a", Denied: 1})
 	x.report(3*time.Second, quota.Usage{ID: "a", Allowed: math.MaxUint64})
-	if len(x.out.Beyond) != 1 || x.out.Beyond[0].Units > 1<<53 {
+	if len(x.out.Beyond) != 1 || x.out.Beyond[0].Units > 1<<32 {
 		t.Errorf("%+v are beyond", x.out.Beyond)
 	}
 }
 
-// A node has room for 10,000 buckets of each of 50 Envoys.
+// A bucket that reports name a thousand times is charged as often as its owner is asked.
+func TestABucketIsChargedOnce(t *testing.T) {
+	x := newTalk(t)
+	x.report(0, quota.Usage{ID: "a", Allowed: 1})
+	x.out = quota.Out{}
+	us := make([]quota.Usage, 1000)
+	for i := range us {
+		us[i] = quota.Usage{ID: "a", Allowed: 100}
+	}
+	for range 20 {
+		x.report(10*time.Millisecond, us...)
+	}
+	x.wait(time.Second)
+	x.report(0, quota.Usage{ID: "a", Allowed: 1})
+	units := uint64(0)
+	for _, b := range x.out.Beyond {
+		units += b.Units
+	}
+	if len(x.out.Beyond) > 2 || units < 20*1000*100-1000 {
+		t.Errorf("%d charges of %d units", len(x.out.Beyond), units)
+	}
+}
+
+// A node has room for 10,000 buckets of each of 50 Envoys, also if they are one caller.
 func TestRoomForManyEnvoys(t *testing.T) {
 	var room quota.Room
 	for i := range 50 {
-		s := quota.NewStream(&room)
+		s := quota.NewStream(room.Of("edge"))
 		defer s.Close()
 		var out quota.Out
 		us := make([]quota.Usage, 10_000)

@@ -20,8 +20,8 @@ const (
 // maxEntries bounds the entries of the name of a bucket.
 const maxEntries = 64
 
-// mostRequests bounds the requests that a report says, so that sums of them fit.
-const mostRequests = 1 << 53
+// mostRequests bounds the requests of a bucket in a report: no Envoy has as many. So sums of them fit.
+const mostRequests = 1 << 32
 
 // Fields of the messages, as in rlqs.proto, ratelimit_strategy.proto and token_bucket.proto.
 const (

@@ -2390,8 +2390,8 @@ type Holds struct {
 	LivesUs []uint64 `protobuf:"varint,4,rep,packed,name=lives_us,json=livesUs,proto3" json:"lives_us,omitempty"`
 	// 1 keep: what is charged stays when it ends; 2 extend; 4 ignore: an id that is not known
 	// is not charged; 8 back: the extension after which it ends at the instant in ends is taken back;
-	// 16 named: the costs of the keys of a settlement are not compared; 32 lent: the units of a check are a lease; 64
-	// lacks: the request lacks something by which its rules may count it.
+	// 16 named: the costs of the keys of a settlement are not compared; 32 lent: the units of a check are a lease,
+	// and a settlement lets no limit count more than twice its capacity; 64 lacks: the request lacks something by which its rules may count it.
 	Flags []byte `protobuf:"bytes,5,opt,name=flags,proto3" json:"flags,omitempty"`
 	// Only with back, as in the reply to the extension: when it ends, and when it is to end.
 	Ends    []uint64 `protobuf:"varint,6,rep,packed,name=ends,proto3" json:"ends,omitempty"`
@@ -2519,7 +2519,9 @@ type Amended struct {
 	Ends    []uint64 `protobuf:"varint,9,rep,packed,name=ends,proto3" json:"ends,omitempty"`
 	WasEnds []uint64 `protobuf:"varint,10,rep,packed,name=was_ends,json=wasEnds,proto3" json:"was_ends,omitempty"`
 	// Of a question for what a key has reserved: the shape of the check.
-	Shapes        []byte `protobuf:"bytes,11,opt,name=shapes,proto3" json:"shapes,omitempty"`
+	Shapes []byte `protobuf:"bytes,11,opt,name=shapes,proto3" json:"shapes,omitempty"`
+	// Of a settlement that was charged: how many of the keys had counters before.
+	Known         []byte `protobuf:"bytes,12,opt,name=known,proto3" json:"known,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2627,6 +2629,13 @@ func (x *Amended) GetWasEnds() []uint64 {
 func (x *Amended) GetShapes() []byte {
 	if x != nil {
 		return x.Shapes
+	}
+	return nil
+}
+
+func (x *Amended) GetKnown() []byte {
+	if x != nil {
+		return x.Known
 	}
 	return nil
 }
@@ -3410,7 +3419,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x04ends\x18\x06 \x03(\x04R\x04ends\x12\x19\n" +
 	"\bwas_ends\x18\a \x03(\x04R\awasEnds\x12\x16\n" +
 	"\x06shapes\x18\b \x01(\fR\x06shapes\x12\x14\n" +
-	"\x05rates\x18\t \x03(\x04R\x05rates\"\x96\x02\n" +
+	"\x05rates\x18\t \x03(\x04R\x05rates\"\xac\x02\n" +
 	"\aAmended\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x16\n" +
@@ -3423,7 +3432,8 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x04ends\x18\t \x03(\x04R\x04ends\x12\x19\n" +
 	"\bwas_ends\x18\n" +
 	" \x03(\x04R\awasEnds\x12\x16\n" +
-	"\x06shapes\x18\v \x01(\fR\x06shapes\"\xae\x01\n" +
+	"\x06shapes\x18\v \x01(\fR\x06shapes\x12\x14\n" +
+	"\x05known\x18\f \x01(\fR\x05known\"\xae\x01\n" +
 	"\x04Keys\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03his\x18\x02 \x03(\x06R\x03his\x12\x10\n" +
