@@ -28,8 +28,9 @@ const (
 	ExitOK = 0
 	// ExitFailed: it could not start or continue, or requests had to be cut off.
 	ExitFailed = 1
-	// ExitUsage: the command line or the environment is invalid.
-	ExitUsage = 2
+	// ExitUsage: the command line or the environment is invalid. EX_USAGE of sysexits.h, since a program in Go that
+	// panics ends with 2, and that one is to be started again.
+	ExitUsage = 64
 )
 
 // World is the program's connection to the outside.
@@ -149,7 +150,7 @@ func (a *app) root() *cobra.Command {
 		Long: `A node of Weir: asked over gRPC or HTTP whether a request may pass, it decides
 by the rules of a file, in memory. Without a command it serves.
 
-Exit status: 0 stopped in good order, 1 failed, 2 wrong usage.`,
+Exit status: 0 stopped in good order, 1 failed, 64 wrong usage.`,
 		Example: `  node demo
   node serve --rules rules.yaml
   node serve --rules rules.yaml --http-addr 127.0.0.1:9080 --grpc-addr 127.0.0.1:9081

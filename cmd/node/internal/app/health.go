@@ -33,7 +33,7 @@ WEIR_HEALTH_ADDR. Where that is every address, it asks at loopback. With --ready
 /readyz: whether the node should get traffic. A restart of one member after the other waits
 for that.
 
-Exit status: 0 it serves, 1 it does not, 2 wrong usage.`,
+Exit status: 0 it serves, 1 it does not, 64 wrong usage.`,
 		Example: `  node health
   node health --health-addr 127.0.0.1:9083 --timeout 500ms`,
 		Args: noArgs,

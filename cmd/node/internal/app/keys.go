@@ -61,7 +61,7 @@ of the authority can make further members. No member needs it, so keep it elsewh
 by --authority. With --apart each member gets a directory of its own, DIR/NAME, with
 its own key and what all of them need, so that no member can read another's.
 
-Exit status: 0 all are there, 1 they cannot be made, 2 wrong usage.`,
+Exit status: 0 all are there, 1 they cannot be made, 64 wrong usage.`,
 		Example: `  node keys /etc/weir
   node keys /etc/weir --authority /root/weir --member node-1,node-2,node-3
   node serve --rules rules.yaml --name node-1 --peer-addr :7947 --gossip-addr :7946 \

@@ -58,6 +58,9 @@ func TestUnit(t *testing.T) {
 	if want := "\nRestartPreventExitStatus=" + strconv.Itoa(ExitUsage) + "\n"; !strings.Contains(unit, want) {
 		t.Errorf("it starts again and again with settings that are not valid: want %q", want)
 	}
+	if ExitUsage == 2 {
+		t.Error("a node that panics ends with the same status, and is not started again")
+	}
 	// It may find fault with other units of the machine.
 	out := says(t, "", "systemd-analyze", "--root="+root, "--man=no", "verify", "weir.service")
 	if strings.Contains(out, "weir.service") {
