@@ -3,9 +3,11 @@ package console_test
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/console"
@@ -128,6 +130,52 @@ func TestWhoMayExportAndImport(t *testing.T) {
 			"application/json")
 		if got.status != of.status {
 			t.Errorf("%s of %s, %.40s: %d %s", of.path, of.by, of.body, got.status, got.body)
+		}
+	}
+}
+
+// Nothing is imported while a member refuses imports, and the error names it and says what to do. A member that cannot
+// be asked refuses nothing.
+func TestMembersThatRefuseImports(t *testing.T) {
+	refuses := func(yes bool) *console.Console {
+		node := open(t, nil, false).node
+		return console.New(console.Config{Node: func() *weir.Node { return node }, RefuseImports: yes, Now: time.Now,
+			Log: slog.New(slog.DiscardHandler)})
+	}
+	no, yes := refuses(true), refuses(false)
+	from := open(t, nil, false)
+	if _, err := from.node.Check(t.Context(), weir.Request{Path: "/api/x", User: "ada"}); err != nil {
+		t.Fatal(err)
+	}
+	lines, _ := from.exported(t, `{}`, asOperator...)
+	d := open(t, nil, false)
+	for want, members := range map[string][]*console.Console{
+		"":                          {yes, nil},
+		"m2 refuses imports, so ":   {yes, nil, no},
+		"m0, m1 refuse imports, so": {no, no},
+	} {
+		d.asked = func(question []byte) (all []console.Answered) {
+			for i, m := range members {
+				if m == nil {
+					all = append(all, console.Answered{Member: fmt.Sprint("m", i), Why: "it is dead"})
+					continue
+				}
+				all = append(all, console.Answered{Member: fmt.Sprint("m", i), Text: m.Answer(question)})
+			}
+			return all
+		}
+		before := d.left(t, "ada")
+		body, err := json.Marshal(console.Import{Lines: lines})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := d.ask(t, http.MethodPost, "/v1/import", string(body), asOperator...)
+		if refused := got.status == http.StatusForbidden; refused != (want != "") ||
+			refused && (!strings.Contains(got.body, want) || !strings.Contains(got.body, "--allow-reset")) {
+			t.Errorf("want %q: %d %s", want, got.status, got.body)
+		}
+		if want != "" && d.left(t, "ada") != before {
+			t.Errorf("%q, and something was imported", want)
 		}
 	}
 }

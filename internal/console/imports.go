@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weirlimit/weir/internal/counters"
 	"github.com/weirlimit/weir/internal/engine"
+	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/transport"
 )
 
@@ -48,9 +50,16 @@ const (
 	elsewhere = "no member in reach decides about this key now: import it again"
 )
 
-// answerImport imports the lines that this node decides about. The others have no answer.
+// answerImport imports the lines that this node decides about. The others have no answer. To a question without lines a
+// node that refuses imports answers so.
 func (c mover) answerImport(q *imports) []ImportedLine {
-	if q == nil || c.config.RefuseImports || len(q.Lines) > MaxImported {
+	if q == nil || len(q.Lines) > MaxImported {
+		return nil
+	}
+	if c.config.RefuseImports {
+		if len(q.Lines) == 0 {
+			return []ImportedLine{{Did: refused}}
+		}
 		return nil
 	}
 	a, err := c.administered()
@@ -90,6 +99,29 @@ func (c mover) importHere(a engine.Administered, q *imports) []ImportedLine {
 		}
 	}
 	return out
+}
+
+// willing asks the other members whether they take imports. The error names those that refuse: without them a part of
+// the lines would be imported, and no repetition would change that.
+func (c mover) willing(ctx context.Context) error {
+	var names []string
+	_, err := c.gather(ctx, question{Kind: "import", Import: new(imports)}, func(member string, text []byte) error {
+		var did []ImportedLine
+		err := json.Unmarshal(text, &did)
+		if len(did) > 0 {
+			names = append(names, member)
+		}
+		return err
+	})
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	verb, whom := "refuses", "it"
+	if len(names) > 1 {
+		verb, whom = "refuse", "them"
+	}
+	return fmt.Errorf("%w: %s %s imports, so nothing is imported: start %s with --allow-reset", limiter.ErrForbidden,
+		strings.Join(names, ", "), verb, whom)
 }
 
 // importAll imports lines, each where it is decided about.
@@ -177,6 +209,9 @@ func (c mover) importOf(w http.ResponseWriter, r *http.Request, by *transport.Ad
 	}
 	if len(q.Lines) > MaxImported {
 		return nil, invalid("%d lines, and at most %d are possible at once", len(q.Lines), MaxImported)
+	}
+	if err := c.willing(r.Context()); err != nil {
+		return nil, err
 	}
 	out, err := c.importAll(r.Context(), a, q)
 	if err != nil {

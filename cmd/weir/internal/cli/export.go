@@ -157,7 +157,8 @@ left out. --dry-run says what would be done. A line that cannot be used is told 
 number and costs no other one.
 
 A node takes it from callers with the permissions admin and reset, and without a
-permissions file from its own machine.
+permissions file from its own machine. All members that have no permissions file must
+have been started with --allow-reset: while one refuses, nothing is imported.
 
 Exit status: 0 all lines were used, 1 some were not, 2 the node cannot be asked.`,
 		Example: `  weir import counters.jsonl --dry-run
