@@ -25,7 +25,7 @@ type Config struct {
 	Cluster bool
 	// SentinelMaster is the name of the server in the Sentinels.
 	SentinelMaster string
-	// Username and Password authenticate the connections; default none.
+	// Username and Password authenticate the connections; default none. A user name needs a password.
 	Username, Password string
 	// DB is the number of the database; default 0. A Cluster has only 0.
 	DB int
@@ -79,6 +79,9 @@ func (c *Config) complete() error {
 	}
 	if c.DB < 0 || c.DB > 0 && c.clustered() {
 		bad("there is no database %d: give 0 or more, and 0 for a Redis Cluster", c.DB)
+	}
+	if c.Username != "" && c.Password == "" {
+		bad("user %q has no password, so it would not be used: give one", c.Username)
 	}
 	if c.SentinelMaster != "" && c.Cluster {
 		bad("it is either behind Sentinels or a Redis Cluster, not both")

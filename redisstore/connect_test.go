@@ -419,6 +419,7 @@ func TestConfig(t *testing.T) {
 		{redisstore.Config{Addrs: []string{"a:1"}, Timeout: -1}, "timeout -1ns"},
 		{redisstore.Config{Addrs: []string{"a:1"}, Nodes: -1}, "nodes -1"},
 		{redisstore.Config{Addrs: []string{"a:1"}, Replicas: 17}, "17 replicas"},
+		{redisstore.Config{Addrs: []string{"a:1"}, Username: "u"}, "has no password"},
 		{redisstore.Config{Addrs: []string{"a:1"}, Prefix: "{w}:"}, "brace"},
 	} {
 		s, err := redisstore.Open(context.Background(), row.config)

@@ -164,14 +164,16 @@ func (s *Store) probe(route string) (err error) {
 	}
 	if err == nil {
 		s.learn(limiter.Tick(now.Val()))
-		s.servers.worked.Store(true)
 		err = s.copied(ctx, client, tag)
+	}
+	if err == nil {
+		s.servers.worked.Store(true)
 	}
 	return err
 }
 
 // errNotCopied reports that fewer replicas than [Config.Replicas] have what was written.
-var errNotCopied = errors.New("too few replicas of Redis have the charge: see Config.Replicas, or --redis-replicas")
+var errNotCopied = errors.New("too few replicas of Redis have the charge (--redis-replicas)")
 
 // waitFor returns the command that waits for the replicas, for at most half of the time that
 // a check may take.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/redisstore"
 )
 
@@ -74,6 +75,23 @@ func TestReadyOnceRedisWorked(t *testing.T) {
 	if err := p.Ready(); err != nil {
 		t.Errorf("while Redis is gone: %v", err)
 	}
+}
+
+// Without the replicas that it needs Redis was never usable, and the log names the flag.
+func TestReadyOnceReplicasFollowed(t *testing.T) {
+	t.Parallel()
+	master := startServer(t)
+	p := newPatient(t, redisstore.Config{Addrs: []string{master.addr()}, Replicas: 1, Timeout: faultTimeout})
+	p.untilFrom("/open", limiter.SourceFallbackOpen)
+	if err := p.Ready(); err == nil {
+		t.Error("the node is ready, and no check is decided by Redis")
+	}
+	if p.log.count("--redis-replicas") == 0 || p.log.count("Config.Replicas") > 0 {
+		t.Errorf("the log has %s", p.log)
+	}
+	replica := startServer(t)
+	replica.do("REPLICAOF", "127.0.0.1", master.port)
+	await(t, "the node is ready", func() bool { return p.Ready() == nil })
 }
 
 // Sentinels that do not know the name leave the node not ready, and the log says why.

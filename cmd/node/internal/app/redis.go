@@ -64,14 +64,31 @@ func (o *redisOptions) addFlags(f *pflag.FlagSet) {
 	f.Var(&o.nodes, "redis-nodes", "`N` nodes share a limit under policy local while Redis is unavailable")
 }
 
+// given returns the name of a flag about Redis that has another value than without it; "" if none has.
+func (o *redisOptions) given(cmd *cobra.Command) (name string) {
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	new(redisOptions).addFlags(own)
+	own.VisitAll(func(f *pflag.Flag) {
+		set := cmd.Flags().Lookup(f.Name)
+		if f.Name != "backend" && name == "" && set != nil && set.Value.String() != set.DefValue {
+			name = f.Name
+		}
+	})
+	return name
+}
+
 // validate returns an error for an invalid combination of flags.
 func (o *redisOptions) validate(cmd *cobra.Command) error {
 	redis := o.backend.value == "redis"
 	switch {
 	case redis && len(o.addrs) == 0:
 		return usage(cmd, "--backend redis needs --redis-addr: give HOST:PORT, such as 127.0.0.1:6379")
-	case !redis && len(o.addrs) > 0:
-		return usage(cmd, "--redis-addr is given, but counters are kept in memory: give --backend redis too")
+	case !redis && o.given(cmd) != "":
+		return usage(cmd, "--%s is given, but counters are kept in memory: give --backend redis too", o.given(cmd))
+	case redis && o.prefix == "":
+		return usage(cmd, "--redis-prefix is empty: give a text, or leave it out for weir:")
+	case o.username != "" && o.passwordFile == "":
+		return usage(cmd, "--redis-username is for --redis-password-file, which is not given")
 	case o.cluster && o.sentinelMaster != "":
 		return usage(cmd, "--redis-cluster and --redis-sentinel-master are both given, but Redis is one or the other")
 	case o.db < 0 || o.db > 0 && (o.cluster || len(o.addrs) > 1 && o.sentinelMaster == ""):

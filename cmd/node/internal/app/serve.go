@@ -105,12 +105,15 @@ func (a *app) serve(cmd *cobra.Command, o *options) error {
 	if grpc, http := server.GubernatorAddrs(s); grpc != "" || http != "" {
 		args = append(args, "gubernator", grpc, "gubernator_http", http)
 	}
-	if c.Cluster == nil {
-		log.Info("the node is ready", args...)
-	} else {
+	if c.Cluster != nil {
 		args = append(args, "member", c.Cluster.Name)
+	}
+	ready := func() { log.Info("the node is ready", args...) }
+	if c.Cluster == nil && s.Ready() == nil {
+		ready()
+	} else { // a member, or one that waits for Redis or for a management server
 		log.Info("the node listens", args...)
-		s.WhenReady(func() { log.Info("the node is ready", args...) })
+		s.WhenReady(ready)
 	}
 	// A member may wait for others that are started after it, so it has started when it listens.
 	if err := a.notify("READY=1"); err != nil {

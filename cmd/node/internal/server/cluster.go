@@ -42,7 +42,7 @@ func (s *Server) WhenReady(f func()) {
 	s.background.start("waiting for readiness", func() {
 		tick := time.NewTicker(readyEvery)
 		defer tick.Stop()
-		for s.ready() != nil {
+		for s.Ready() != nil {
 			if s.stopping.Load() {
 				return
 			}

@@ -122,7 +122,7 @@ func (e *envoyServer) serverOf(s *Server, service transport.GRPCService) (*trans
 	c := frontendOf(s)
 	return transport.NewServer(transport.Options{
 		Decider: s.node, Services: []transport.GRPCService{service}, HealthNames: []string{"ratelimit"},
-		Ready: s.ready, Stopping: s.stopping.Load, Observer: s.metrics, Logger: s.config.Log,
+		Ready: s.Ready, Stopping: s.stopping.Load, Observer: s.metrics, Logger: s.config.Log,
 		MaxMessageBytes: envoy.MaxMessageBytes,
 		// of handshakes; the service tells of requests
 		TLS: s.secured.forClients(), Tracer: c.Tracer, Audit: c.Audit,
@@ -164,7 +164,7 @@ func (s *Server) envoySite() *transport.Apart {
 		Logger: s.config.Log,
 		Routes: map[string]transport.SiteRoute{
 			"/healthcheck": {Open: true, Serve: func(w http.ResponseWriter, _ *http.Request) {
-				err := s.ready()
+				err := s.Ready()
 				if err == nil && e.config.NeedsConfig && !e.service.Configured() {
 					err = errors.New("no rate limit configuration loaded")
 				}

@@ -258,7 +258,7 @@ func members(t *testing.T, n int, c *EnvoyConfig) (conns []*grpc.ClientConn) {
 				Join: join}
 		}
 		s := start(t, p)
-		eventually(t, "the member is ready", func() bool { return s.ready() == nil })
+		eventually(t, "the member is ready", func() bool { return s.Ready() == nil })
 		if n > 1 && i == 0 {
 			join = []string{s.Node().Cluster().Members()[0].Address}
 		}

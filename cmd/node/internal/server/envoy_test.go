@@ -254,7 +254,7 @@ func TestEnvoyOnThreeMembers(t *testing.T) {
 				c.Cluster = &cluster.Config{Name: fmt.Sprint("node-", i), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0",
 					Join: join}
 				s := start(t, c)
-				eventually(t, "the member is ready", func() bool { return s.ready() == nil })
+				eventually(t, "the member is ready", func() bool { return s.Ready() == nil })
 				if i == 0 {
 					members := s.Node().Cluster().Members()
 					if len(members) != 1 {

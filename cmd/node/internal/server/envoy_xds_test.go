@@ -61,14 +61,14 @@ func TestEnvoyWaitsForItsFirstConfiguration(t *testing.T) {
 		return start(t, c)
 	}
 	eager, s := node(true), node(false)
-	if err := eager.ready(); err != nil {
+	if err := eager.Ready(); err != nil {
 		t.Error(err)
 	}
 	if got := askEnvoy(t, dial(t, eager.EnvoyAddr()), "ada"); !strings.Contains(got,
 		"no rate limit configuration loaded") {
 		t.Error(got)
 	}
-	if err := s.ready(); err == nil || !strings.Contains(err.Error(), "no rate limit configuration loaded") {
+	if err := s.Ready(); err == nil || !strings.Contains(err.Error(), "no rate limit configuration loaded") {
 		t.Errorf("ready: %v", err)
 	}
 	if status, text := get(t, "http://"+s.EnvoyHTTPAddrs()[0]+"/healthcheck"); status != 500 ||
@@ -85,7 +85,7 @@ func TestEnvoyWaitsForItsFirstConfiguration(t *testing.T) {
 	limit := []byte{1 << 3, 6, 2 << 3, 3} // 3 in a year
 	m.resource = append(text(2, "edge"), text(3, string(append(text(1, "user"), text(3, string(limit))...)))...)
 	close(m.there)
-	eventually(t, "the nodes are ready", func() bool { return s.ready() == nil && eager.envoy.service.Configured() })
+	eventually(t, "the nodes are ready", func() bool { return s.Ready() == nil && eager.envoy.service.Configured() })
 	eventually(t, "the connection is there", func() bool {
 		conn.ResetConnectBackoff()
 		return strings.HasPrefix(askEnvoy(t, conn, "ada"), "OK")

@@ -34,7 +34,7 @@ func (g *gubernatorServer) open(s *Server) error {
 		return nil
 	}
 	o := gubernator.Options{
-		Config: frontendOf(s), Zone: c.Gubernator.Zone, Peers: g.peers(s), Ready: s.ready, Observer: s.metrics,
+		Config: frontendOf(s), Zone: c.Gubernator.Zone, Peers: g.peers(s), Ready: s.Ready, Observer: s.metrics,
 		Live: func() error {
 			if s.stopping.Load() {
 				return errShuttingDown
@@ -49,7 +49,7 @@ func (g *gubernatorServer) open(s *Server) error {
 	}
 	to := transport.Options{
 		Decider: s.node, Access: o.Config.Access, Audit: o.Config.Audit, Tracer: o.Config.Tracer,
-		Ready: s.ready, Stopping: s.stopping.Load, Observer: s.metrics, Logger: c.Log,
+		Ready: s.Ready, Stopping: s.stopping.Load, Observer: s.metrics, Logger: c.Log,
 		MaxMessageBytes: gubernator.MaxMessageBytes,
 		TLS:             s.secured.forClients(), Hosts: c.hosts(c.HTTPHosts, c.Gubernator.HTTPAddr),
 		MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,

@@ -39,7 +39,7 @@ func gubernatorNodes(t *testing.T, n int) (servers []*Server) {
 				Join: join, Deadline: time.Second}
 		}
 		s := start(t, c)
-		eventually(t, "the member is ready", func() bool { return s.ready() == nil })
+		eventually(t, "the member is ready", func() bool { return s.Ready() == nil })
 		if n > 1 && i == 0 {
 			join = []string{s.Node().Cluster().Members()[0].Address}
 		}

@@ -45,7 +45,7 @@ func TestRESPOnThreeMembers(t *testing.T) {
 		c.Cluster = &cluster.Config{Name: fmt.Sprint("node-", i), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0",
 			Join: join, Deadline: time.Second}
 		s := start(t, c)
-		eventually(t, "the member is ready", func() bool { return s.ready() == nil })
+		eventually(t, "the member is ready", func() bool { return s.Ready() == nil })
 		if i == 0 {
 			join = []string{s.Node().Cluster().Members()[0].Address}
 		}

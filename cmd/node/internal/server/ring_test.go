@@ -28,7 +28,7 @@ func TestShareRing(t *testing.T) {
 				t.Errorf("%v, %v", err, d.Source)
 			}
 		}
-		eventually(t, "the member is ready", func() bool { return s.ready() == nil })
+		eventually(t, "the member is ready", func() bool { return s.Ready() == nil })
 		ask()
 		if share {
 			eventually(t, "the ring is known", func() bool {

@@ -253,7 +253,7 @@ func (s *Server) open(ctx context.Context) error {
 			Audit:              s.audit.auditor(),
 			Denials:            recorder(s),
 			Auth:               auth,
-			AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, AllowRefunds: c.AllowRefunds, Ready: s.ready,
+			AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, AllowRefunds: c.AllowRefunds, Ready: s.Ready,
 			Stopping:       s.stopping.Load,
 			Hosts:          c.hosts(c.HTTPHosts, c.HTTPAddr),
 			TLS:            s.secured.forClients(),
@@ -374,7 +374,8 @@ func (s *Server) apply(data []byte) error {
 	return nil
 }
 
-func (s *Server) ready() error {
+// Ready returns nil if the node should get requests, and why not otherwise.
+func (s *Server) Ready() error {
 	if s.stopping.Load() {
 		return errStopping
 	}

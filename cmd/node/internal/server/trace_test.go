@@ -89,7 +89,7 @@ func tracedNodes(t *testing.T, endpoint string, change func(*Config)) (nodes []*
 			Join: join}
 		change(&c)
 		s := start(t, c)
-		eventually(t, "the member is ready", func() bool { return s.ready() == nil })
+		eventually(t, "the member is ready", func() bool { return s.Ready() == nil })
 		if i == 0 {
 			join = []string{s.Node().Cluster().Members()[0].Address}
 		}
