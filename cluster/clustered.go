@@ -326,7 +326,7 @@ func (m *member) Members() []weir.Member {
 	m.mu.Lock()
 	members := m.members()
 	m.mu.Unlock()
-	self := m.membership.Self().Name
+	self, shutOut := m.membership.Self().Name, m.membership.Expelled() != nil
 	shares := m.core.View().Shares()
 	out := make([]weir.Member, len(members))
 	for i := range members {
@@ -343,6 +343,9 @@ func (m *member) Members() []weir.Member {
 		info.SentFrames, info.SentBytes = m.links.Sent(o.Instance)
 		if o.Name == self {
 			s := m.core.Summary()
+			if shutOut {
+				info.State = stateExpelled
+			}
 			info.Self, info.Keys, info.Checks, info.ChecksPerSecond = true, m.Table.Stats().Keys, m.checks.Load(), m.rate.Load()
 			info.Lag, info.Unacknowledged = s.Lag.Duration(), s.Unacknowledged
 		}
@@ -404,7 +407,9 @@ func (m *member) Stats() (weir.ClusterStats, bool) {
 	self := m.membership.Self()
 	for i := range members {
 		state := members[i].State.String()
-		if o := &members[i]; o.Name != self.Name && o.State != peer.Dead && !m.core.Met(o.Name, o.Instance) {
+		if o := &members[i]; o.Name == self.Name && m.membership.Expelled() != nil {
+			state = stateExpelled
+		} else if o.Name != self.Name && o.State != peer.Dead && !m.core.Met(o.Name, o.Instance) {
 			state = "unmet"
 		}
 		s.Members[state]++
@@ -413,7 +418,7 @@ func (m *member) Stats() (weir.ClusterStats, bool) {
 		}
 	}
 	if n := len(m.expelled()); n > 0 {
-		s.Members[stateExpelled] = n
+		s.Members[stateExpelled] += n
 	}
 	v := m.core.View()
 	s.Minority, s.Counted = minority(v), v.Recent

@@ -80,8 +80,11 @@ func TestADiskThatStandsStillIsTold(t *testing.T) {
 	if d := check(t, n, weir.Request{Path: "/open", User: "ada"}); !d.Allowed {
 		t.Errorf("while the disk stands still: %+v", d)
 	}
+	if w := n.Warnings(); len(w) != 1 || !strings.Contains(w[0], "the data directory cannot be written") {
+		t.Errorf("the node warns of %q", w)
+	}
 	close(release)
-	until(t, "it goes on", func() bool { return !store().Failing })
+	until(t, "it goes on", func() bool { return !store().Failing && n.Warnings() == nil })
 	if text := log.String(); strings.Count(text, "stands still") != 1 || !strings.Contains(text, "is written again") {
 		t.Errorf("the log says %s", text)
 	}

@@ -242,7 +242,7 @@ func (m *member) assemble(self peer.Member) error {
 	w.links.Store(m.links)
 	about := members.Config{
 		Core: m.core, Self: self, Scheduler: m.sched, Ring: newRing,
-		Publish: m.publish, Report: m.logProblem, Changed: m.listed, RingFailed: func(err error) {
+		Expels: m.links.Expels, Publish: m.publish, Report: m.logProblem, Changed: m.listed, RingFailed: func(err error) {
 			m.log.Error("the ring of the members cannot be built", "error", err)
 		},
 	}

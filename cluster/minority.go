@@ -58,12 +58,19 @@ func (m *member) reportMinority() {
 }
 
 // Warnings implements [engine.Decider].
-func (m *member) Warnings() []string {
+func (m *member) Warnings() (all []string) {
+	if err := m.membership.Expelled(); err != nil {
+		all = append(all, err.Error())
+	}
+	if s := m.keeper.stats(); s != nil && s.Failing {
+		all = append(all, "the data directory cannot be written: what is counted now is lost if all members end; the log "+
+			"says why")
+	}
 	v := m.core.View()
 	if !minority(v) {
-		return nil
+		return all
 	}
-	return []string{fmt.Sprintf("in a minority: this node sees %d of %d members, so rules with on_unreachable: local "+
+	return append(all, fmt.Sprintf("in a minority: this node sees %d of %d members, so rules with on_unreachable: local "+
 		"apply %d/%d of their limits",
-		len(v.Members), v.Recent, len(v.Members), v.Recent)}
+		len(v.Members), v.Recent, len(v.Members), v.Recent))
 }

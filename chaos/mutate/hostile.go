@@ -46,6 +46,15 @@ func ofHostile() []mutation {
 				{"internal/cluster/members/expelled.go", "		r.unsay(w.Name)\n", ""},
 				{"internal/cluster/members/proven.go", " || t.any(expelled.has) {", " {"},
 			}},
+		{name: "a node that is expelled is alone and not ready", pkg: members, test: "^TestExpelledNodeIsNotReady$",
+			edits: []edit{
+				{"internal/cluster/members/membership.go", "m.whoExpels(); m.expeller != \"\" {",
+					"m.whoExpels(); m.expeller == \"?\" {"},
+			}},
+		{name: "one member's word does not expel a node that hears it", pkg: members,
+			test: "^TestExpelledNodeIsNotReady$", edits: []edit{
+				{"internal/cluster/members/ready.go", "	if len(list) < n {\n		return \"\"", "	if len(list) > n {\n		return \"\""},
+			}},
 		{name: "who is expelled does not count", pkg: members, test: "^TestExpelled$", edits: []edit{
 			{"internal/cluster/members/expelled.go", "return ok && !e.Back", "return ok && e.Name == \"\""},
 		}},

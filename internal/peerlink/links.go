@@ -157,8 +157,8 @@ func (l *Links) pin(i peer.Instance, name string) (*remote, error) {
 		return nil, errStopping
 	}
 	if l.config.expelled(name) {
-		return nil, l.handshake.refuse("the operators have expelled the member %q: let it in again with weir members readmit",
-			short(name))
+		return nil, status.Errorf(codeExpelled, "node %q refuses: the operators have expelled the member %q: let it in "+
+			"again with weir members readmit", short(l.config.Self.Name), short(name))
 	}
 	r := (*l.remotes.Load())[i]
 	if r == nil || !r.is(name) {
@@ -249,6 +249,17 @@ func (l *Links) carry(r *remote, name string, c *conn, ch channel, ours bool, ov
 	}
 	log.Log(l.ctx, level, "connection to "+what+" ended", "reason", reasonOf(err))
 	return err
+}
+
+// Expels reports whether a member refused this node when it was last reached, because operators have expelled it.
+func (l *Links) Expels(i peer.Instance) bool {
+	r := (*l.remotes.Load())[i]
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.expels
 }
 
 // Recheck judges all connections again, and ends those of members that are expelled and, if

@@ -55,6 +55,7 @@ type remote struct {
 	changed chan struct{} // holds a token if something above changed
 	logged  []string      // kinds of failures logged since the last connection
 	strange int           // refusals in a row because it did not know this node
+	expels  bool          // it has refused this node as one that is expelled, and was not connected since
 }
 
 func newRemote(l *Links, i peer.Instance) *remote {
@@ -91,6 +92,7 @@ func (r *remote) attach(s *session, ours bool) error {
 		old := r.session
 		if old == nil {
 			r.session, r.ours, r.since, r.logged, r.strange, r.met = s, ours, r.links.now(), nil, 0, true
+			r.expels = false
 			if ours {
 				r.dialing = false
 			}
@@ -162,6 +164,7 @@ func (r *remote) failed(err error) {
 	r.mu.Lock()
 	text := reasonOf(err)
 	kind := kindOf(text)
+	r.expels = r.expels || status.Code(err) == codeExpelled
 	if status.Code(err) == codes.PermissionDenied {
 		r.strange++
 	} else {

@@ -8,12 +8,17 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/weirlimit/weir/internal/peer"
 )
 
 // farewellTimeout bounds the orderly end of a session: sending the reason, and waiting
 // until the other side hangs up, which shows that everything has arrived.
 const farewellTimeout = time.Second
+
+// codeExpelled is the status of what a member answers to one that is expelled.
+const codeExpelled = codes.Unauthenticated
 
 var (
 	errReplaced = errors.New("the other node has opened a new connection")

@@ -102,6 +102,9 @@ type Config struct {
 	// connections and does not answer: a node may be there. It is called under a lock,
 	// must not wait, and must not call the Membership.
 	Mute func() error
+	// Expels, unless nil, reports whether a member refuses this node because operators have expelled it. It is called
+	// under a lock, and must not call the Membership.
+	Expels func(i peer.Instance) bool
 	// Report, unless nil, receives what keeps the node from holding what it should, once
 	// for each stage. The scheduler calls it, or the caller of [Membership.Ready]. It
 	// must not wait.
@@ -127,7 +130,8 @@ type Membership struct {
 	departed []peer.Known // those that left or were forgotten and that the core does not know of yet
 	began    limiter.Tick // when the present state began
 	changed  limiter.Tick // when the live members changed last
-	settled  bool         // it was settled once; a ready node stays ready until it leaves
+	settled  bool         // it was settled once; a ready node stays ready until it leaves or is expelled
+	expeller string       // a member that refuses this node as expelled, as of the last review; see whoExpels
 	reported *Problem     // the last problem reported; nil before the first
 	empty    bool         // it leaves and was never active, so it holds nothing
 	leaveBy  limiter.Tick
@@ -191,6 +195,9 @@ func (m *Membership) judge() (open, again bool) {
 	sighted, before := len(m.roll.sighted), m.roll.live
 	gone := m.roll.judge(m.config.Core, m.self, now)
 	m.departed = append(m.departed, gone...)
+	if m.expeller = m.whoExpels(); m.expeller != "" {
+		m.roll.shutOut()
+	}
 	same := slices.EqualFunc(m.roll.live, before, func(a, b peer.Member) bool {
 		return a.Name == b.Name && a.Instance == b.Instance && a.State == b.State
 	})
@@ -376,7 +383,7 @@ func (m *Membership) inForce() bool { return !m.building }
 // start and that gossip does not report are asked over their links.
 func (m *Membership) recount() {
 	now := m.config.Scheduler.Now()
-	if len(m.config.Core.Registry().Awaited(now)) > 0 {
+	if len(m.config.Core.Registry().Awaited(now)) > 0 || m.expelledSince() {
 		m.review()
 	}
 	known, recent := m.config.Core.Registry().Count(now)

@@ -54,6 +54,55 @@ func (m *Membership) cutOff(or peer.State) bool {
 	return n > 0 && len(list) == n && !m.config.Core.View().Minority()
 }
 
+// whoExpels returns the name of a member that refuses this node because operators have expelled it, if no other one
+// that this node sees can be reached; else "". One hostile member's word is not enough while others have a link. m.mu
+// is held.
+func (m *Membership) whoExpels() string {
+	if m.config.Expels == nil {
+		return ""
+	}
+	n, list := m.unreached(peer.Joining)
+	if len(list) < n {
+		return ""
+	}
+	for i := range list {
+		if m.config.Expels(list[i].Instance) {
+			return list[i].Name
+		}
+	}
+	return ""
+}
+
+// expelledSince reports whether that has changed since the last review.
+func (m *Membership) expelledSince() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return (m.whoExpels() != "") != (m.expeller != "")
+}
+
+// Expelled returns why this node is in no cluster any more; nil if it was not expelled.
+func (m *Membership) Expelled() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.expeller == "" {
+		return nil
+	}
+	return expelledError(m.expeller)
+}
+
+// expelledError is why a node is not ready that an operator expelled: the name of a member that refuses it. It wraps
+// [ErrJoining]: other members should be asked.
+type expelledError string
+
+// Error implements error.
+func (e expelledError) Error() string {
+	return fmt.Sprintf("expelled: member %q refuses this node because an operator has expelled it, and no other is in "+
+		"reach: end it, or let it in again with weir members readmit", string(e))
+}
+
+// Unwrap implements the interface of package errors.
+func (expelledError) Unwrap() error { return ErrJoining }
+
 // met returns the number of members that links have shown and that are not leaving, this
 // node included, and whether one of them is active. m.mu is held.
 func (m *Membership) met() (n int, active bool) {
@@ -133,7 +182,7 @@ func (c *Config) unsettled() int { return len(c.Core.Unsettled(math.MaxInt)) }
 // Ready returns nil if the node is ready for requests, otherwise an error with the
 // reason. A node is ready when it is active and holds what it should, or has tried for
 // ten seconds. A node that sees others and reaches none of them waits until it does,
-// unless it is in a minority. Once ready, a node stays ready until it leaves. The errors
+// unless it is in a minority. Once ready, a node stays ready until it leaves or is expelled. The errors
 // wrap [ErrJoining], [ErrSettling] or [ErrLeaving].
 func (m *Membership) Ready() error {
 	now := m.config.Scheduler.Now()
@@ -147,6 +196,7 @@ func (m *Membership) Ready() error {
 		why = fmt.Sprintf(", and waits up to %v because something takes connections at an address to join by, and does not "+
 			"answer: %v", muteWithin.Duration(), err)
 	}
+	expeller := m.expeller
 	if awaited := m.awaited(); awaited > 0 && state == peer.Joining {
 		met, _ := m.met()
 		why += fmt.Sprintf(", and waits until it has met an active member or %d of the %d expected ones (it has met %d, "+
@@ -156,6 +206,8 @@ func (m *Membership) Ready() error {
 	switch {
 	case state == peer.Leaving:
 		return ErrLeaving
+	case expeller != "":
+		return expelledError(expeller)
 	case state == peer.Joining:
 		return fmt.Errorf("%w, for %v, and sees %d other members%s", ErrJoining,
 			(now - since).Duration().Round(time.Millisecond), others, why)

@@ -119,6 +119,43 @@ func TestCutOffInAMinority(t *testing.T) {
 	}
 }
 
+// A node that was ready and is expelled: while one member has a link to it nothing changes, since a single one may
+// lie. Without any it is not ready, alone in its view, and the others count. A link ends that.
+func TestExpelledNodeIsNotReady(t *testing.T) {
+	out := false
+	j := newJoinerWith(2, []int{1, 2, 1030}, func(c *members.Config) {
+		c.Expels = func(i peer.Instance) bool { return out && i == 10 }
+	})
+	j.core.Up(10)
+	j.core.Up(30)
+	j.Update([]peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Active)})
+	within(t, "active", j.active(), 3*limiter.Second, 3100*ms)
+	j.pass(limiter.Minute)
+	if err := j.Ready(); err != nil {
+		t.Fatal(err)
+	}
+	out = true
+	j.core.Down(10)
+	j.pass(limiter.Second)
+	if err := j.Ready(); err != nil || j.Expelled() != nil || j.core.View().Minority() {
+		t.Errorf("by one member's word: %v, %v", err, j.Expelled())
+	}
+	j.core.Down(30)
+	j.pass(limiter.Second)
+	j.unready(t, members.ErrJoining, `expelled: member "a" refuses this node`)
+	if v := j.core.View(); len(v.Members) != 1 || v.Recent != 3 || !v.Minority() {
+		t.Errorf("it sees %+v of %d", v.Members, v.Recent)
+	}
+	if l := j.Listed(); len(l) != 2 || l[0].State != peer.Active || l[1].State != peer.Active {
+		t.Errorf("it lists %+v", l)
+	}
+	j.core.Up(10)
+	j.pass(limiter.Second)
+	if err := j.Ready(); err != nil || j.Expelled() != nil || j.core.View().Minority() {
+		t.Errorf("it is let in again: %v, %v", err, j.Expelled())
+	}
+}
+
 // A text names at most eight members.
 func TestNameMembers(t *testing.T) {
 	var list []peer.Member

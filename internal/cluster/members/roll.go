@@ -173,6 +173,19 @@ func (r *roll) anyStays() bool {
 	return slices.ContainsFunc(r.live, func(o peer.Member) bool { return o.State != peer.Leaving })
 }
 
+// shutOut takes all members out of the view, since none has a link to this node. They count, and are tried again.
+func (r *roll) shutOut() {
+	for _, o := range r.live {
+		if slices.Contains(r.kept, o) {
+			r.lost[o.Name] = o
+		} else {
+			r.sighted = append(r.sighted, o)
+		}
+	}
+	r.live, r.kept = nil, nil
+	slices.SortFunc(r.sighted, byName)
+}
+
 // heirless reports whether this node would have no heir if it were active: gossip has told it of no
 // active member, though one that counts, and does not leave, is connected.
 func (r *roll) heirless(c Core, now limiter.Tick) bool {
@@ -225,6 +238,9 @@ func (m *Membership) Listed() []peer.Member {
 		}
 	}
 	for _, k := range m.config.Core.Registry().Dead() {
+		if m.expeller != "" && slices.ContainsFunc(out, func(o peer.Member) bool { return o.Instance == k.Instance }) {
+			continue // it is alive, and has shut this node out
+		}
 		o, ok := m.roll.lost[k.Name]
 		if d, told := m.roll.dead[k.Name]; told && d.Instance == k.Instance {
 			o, ok = d, true

@@ -375,7 +375,11 @@ func (a *app) membersText(list []listed) string {
 		} else {
 			row = append(row, term.Cell{Text: "-"}, term.Cell{Text: "-"}, term.Cell{Text: "-"}, term.Cell{Text: "-"})
 		}
-		t.Row(append(row, term.Cell{Text: term.Clean(m.RulesHash)}, term.Cell{Text: term.Clean(cmp.Or(m.ZoneData, "-"))})...)
+		rules := term.Clean(m.RulesHash)
+		if m.State == stateExpelled && m.Self == nil {
+			rules = "-" // only its name is known
+		}
+		t.Row(append(row, term.Cell{Text: rules}, term.Cell{Text: term.Clean(cmp.Or(m.ZoneData, "-"))})...)
 	}
 	text := t.String()
 	if len(hashes) > 1 {
