@@ -119,6 +119,47 @@ func TestPackagedSettings(t *testing.T) {
 	r.end(ExitOK)
 }
 
+// The members of weir.env start, beyond loopback, with the files that the command of the template makes. Only addresses
+// and directories are others than what is printed.
+func TestPackagedCluster(t *testing.T) {
+	text := packaged(t, "weir.env")
+	command := regexp.MustCompile(`(?m)^#   mkdir keys authority && weir-node (keys .*)$`).FindStringSubmatch(text)
+	if command == nil {
+		t.Fatal("no command makes the keys")
+	}
+	dir := t.TempDir()
+	args := strings.Fields(command[1])
+	for i, a := range args {
+		if strings.HasSuffix(a, "/") {
+			args[i] = filepath.Join(dir, a)
+			if err := os.MkdirAll(args[i], 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if status, _, said := run(t, nil, args...); status != ExitOK {
+		t.Fatalf("%v: %d %s", args, status, said)
+	}
+	environ := []string{"WEIR_RULES=" + file(t, "rules.yaml", packaged(t, "rules.yaml")),
+		"WEIR_DATA_DIR=" + filepath.Join(dir, "data")}
+	_, text, _ = strings.Cut(text, "# Three machines")
+	text, _, _ = strings.Cut(text, "\n\n")
+	for _, m := range regexp.MustCompile(`(?m)^#(WEIR_[A-Z_]+)=(.*)$`).FindAllStringSubmatch(text, -1) {
+		value := m[2]
+		switch m[1] {
+		case "WEIR_PEER_ADDR", "WEIR_GOSSIP_ADDR":
+			value = "0.0.0.0:0" // any interface, as printed
+		case "WEIR_JOIN":
+			value = "127.0.0.1:1"
+		}
+		environ = append(environ, m[1]+"="+strings.Replace(value, "/etc/weir", filepath.Join(dir, "keys"), 1))
+	}
+	r := begin(t, World{Environ: environ}, free()...)
+	r.until("the node listens")
+	r.signals <- syscall.SIGTERM
+	r.end(ExitOK)
+}
+
 // The service manager is told when the node serves, and when it stops.
 func TestNotify(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "notify")
