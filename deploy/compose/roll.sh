@@ -1,8 +1,8 @@
 #!/bin/sh
 # Replaces the members of docker-compose.yaml one by one, for another image or another
 # configuration: each hands its counters over, and the next one follows when it is ready again.
-# "docker-compose up -d" and "docker-compose restart" stop all of them at once, so that all
-# counters are lost. Run it where docker-compose.yaml is; COMPOSE is "docker-compose" unless it is
+# "docker-compose up -d" and "docker-compose restart" stop all of them at once: nobody decides meanwhile,
+# and without WEIR_DATA_DIR all counters are lost. Run it where docker-compose.yaml is; COMPOSE is "docker-compose" unless it is
 # given, such as COMPOSE="docker compose -p shop".
 set -eu
 

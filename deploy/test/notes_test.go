@@ -37,6 +37,18 @@ func notes(t *testing.T, set string) string {
 	return out
 }
 
+// Where members have certificates from a Secret, the notes make it, with those of all pods.
+func TestNotesOfCertificates(t *testing.T) {
+	got := notes(t, "peerTLS.existingSecret=certs,peerTLS.insecure=false,replicas=2")
+	for _, want := range []string{"and the Secret certs", "node keys keys/ --authority authority/ --cluster-name weir " +
+		"--member weir-0,weir-1\n", "kubectl -n limits create secret generic certs --from-file=keys/peer-ca.crt \\\n",
+		"--from-file=keys/weir-1-peer.crt --from-file=keys/weir-1-peer.key\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("want %q:\n%s", want, got)
+		}
+	}
+}
+
 // The notes have the namespace and, with TLS, the flags that a command needs, and say where there is none.
 func TestNotes(t *testing.T) {
 	const members, open = "kubectl -n limits exec weir-0 -- /weir members", "Clients ask without TLS"

@@ -197,6 +197,12 @@ func TestRulesAreValidatedBefore(t *testing.T) {
 	if s := job.Containers[0].SecurityContext; !*s.ReadOnlyRootFilesystem || job.SecurityContext.SeccompProfile == nil {
 		t.Errorf("%+v", s)
 	}
+	for flag, want := range map[string]string{"--strict": "--strict", "--strict=false": "/etc/weir/rules/rules.yaml"} {
+		strict := decode(t, renderWith(t, "--values", "testdata/secrets.yaml", "--set", "extraArgs[0]="+flag))
+		if got := strict.jobs[0].Spec.Template.Spec.Containers[0].Command[2]; got != want {
+			t.Errorf("members start with %s, and the Job validates with %s", flag, got)
+		}
+	}
 	if n := len(decode(t, render(t, "")).jobs); n != 0 {
 		t.Errorf("%d jobs", n)
 	}

@@ -40,17 +40,20 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{- /* A quantity of memory in bytes, empty if there is none. */ -}}
+{{- /* The limit of memory in bytes, empty if there is none. */ -}}
 {{- define "weir.memory" -}}
-{{- with (.Values.resources.limits | default dict).memory }}
-{{- $text := toString . }}
+{{- with (.Values.resources.limits | default dict).memory }}{{ include "weir.bytes" (list "resources.limits.memory" .) }}{{ end }}
+{{- end }}
+
+{{- /* A quantity in bytes. The argument: the name of the value, and the quantity. */ -}}
+{{- define "weir.bytes" -}}
+{{- $text := toString (last .) }}
 {{- $units := dict "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 }}
 {{- if regexMatch "^[0-9]+(\\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?$" $text }}
 {{- $unit := regexFind "[A-Za-z]+$" $text }}
 {{- mulf (float64 (trimSuffix $unit $text)) (get $units $unit | default 1) | int64 }}
 {{- else }}
-{{- fail (printf "resources.limits.memory %s is not understood: give a number with Ki, Mi, Gi, Ti, k, M, G or T" $text) }}
-{{- end }}
+{{- fail (printf "%s %s is not understood: give a number with Ki, Mi, Gi, Ti, k, M, G or T" (first .) $text) }}
 {{- end }}
 {{- end }}
 
@@ -117,6 +120,33 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- if gt $need (int64 .) }}
 {{- fail (printf "resources.limits.memory %v is too little for maxKeys %v: with copies for other members, their logs and 300 MiB for the rest a member may need %d MiB; raise the limit, lower maxKeys, or bound the memory of counters by maxBytes" $.Values.resources.limits.memory (int64 $.Values.maxKeys) (add 1 (div $need 1048576))) }}
 {{- end }}
+{{- end }}
+{{- if and .persistence.emptyDir (not .persistence.enabled) }}
+{{- fail "persistence.emptyDir keeps nothing without persistence.enabled: enable it, or leave emptyDir out" }}
+{{- end }}
+{{- if .persistence.enabled }}
+{{- $each := get (dict "s" 1 "m" 60 "h" 3600) (regexFind "[smh]$" .persistence.interval) }}
+{{- $seconds := mul (int64 (regexFind "^[0-9]+" .persistence.interval)) $each }}
+{{- if or (lt $seconds 1) (gt $seconds 3600) }}
+{{- fail (printf "persistence.interval %s is out of range: give 1s to 1h" .persistence.interval) }}
+{{- end }}
+{{- $need := mul 720 (int64 .maxKeys) }}
+{{- if gt $need (int64 (include "weir.bytes" (list "persistence.size" .persistence.size))) }}
+{{- fail (printf "persistence.size %v is too little for maxKeys %v: with copies for other members, twice 60 bytes for each counter, and as much again after a failure of the disk, a member may need %d MiB" .persistence.size (int64 .maxKeys) (add 1 (div $need 1048576))) }}
+{{- end }}
+{{- end }}
+{{- if and .autoscaling.enabled (gt (int .autoscaling.minReplicas) (int .autoscaling.maxReplicas)) }}
+{{- fail (printf "autoscaling.minReplicas %v is more than autoscaling.maxReplicas %v" .autoscaling.minReplicas .autoscaling.maxReplicas) }}
+{{- end }}
+{{- range $of, $labels := dict "podLabels" .podLabels "commonLabels" .commonLabels }}
+{{- range list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart" }}
+{{- if hasKey $labels . }}
+{{- fail (printf "%s has %s, which the chart sets: leave it out" $of .) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if and .tls.clientCASecret (eq .tls.clientCert "none") }}
+{{- fail "tls.clientCASecret asks no client for a certificate while tls.clientCert is none: set tls.clientCert to required or optional" }}
 {{- end }}
 {{- if and .administration.expose (not .networkPolicy.enabled) }}
 {{- fail "administration.expose opens metrics, names of users and profiles to the whole cluster without networkPolicy.enabled: enable it, and name those who may ask in networkPolicy.administrationFrom" }}
