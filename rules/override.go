@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirlimit/weir/internal/address"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 )
@@ -117,9 +118,24 @@ func (o *overrides) about(r *limiter.Request) (a about) {
 		a.user = o.of[r.User]
 	}
 	if r.IP != "" && len(o.ofIP) > 0 {
-		a.ip = o.ofIP[countedIP(r.IP)]
+		if a.ip = o.ofIP[countedIP(r.IP)]; a.ip == nil {
+			a.ip = o.ofIP[wider(r.IP)]
+		}
 	}
 	return a
+}
+
+// wider returns what is counted of an address that a service counts by more than [address.IPv6Bits], such as
+// 2001:db8::1/128, where others count it: an override of it concerns that service, too. It is empty for any other text.
+func wider(text string) string {
+	if strings.IndexByte(text, '/') < 0 {
+		return ""
+	}
+	p, ok := readIP(text)
+	if !ok || p.Addr().Is4() || p.Bits() <= address.IPv6Bits {
+		return ""
+	}
+	return address.Counted(p.Addr(), address.IPv6Bits).String()
 }
 
 func (a *about) none() bool { return len(a.user)+len(a.ip) == 0 }
