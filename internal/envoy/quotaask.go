@@ -182,7 +182,8 @@ func (s *quotaStream) charge(ctx context.Context, beyond []quota.Beyond) {
 		s.of.warn(logBeyond, "Envoy has allowed more than it was assigned, by its own configuration: that is charged",
 			"domain", shortened(s.domain), "limit", it.limit.Path, "from", s.by.from, "requests", b.Units)
 		r := request(&it)
-		r.ID, r.Lent = rand.Text(), true                                       // so that false reports shut a limit no longer than a full one takes
+		// Lent, so that false reports shut a limit no longer than two full ones take.
+		r.ID, r.Lent = rand.Text(), true
 		_, _ = s.by.Settle(ctx, r, int64(min(b.Units, it.counter.Capacity()))) // without an answer it stays uncharged
 	}
 }

@@ -12,8 +12,8 @@ type Room struct {
 // MaxRoom bounds a [Room], in bytes.
 const MaxRoom = 168 << 20
 
-// timesLeft is how many times as much as is left then one caller may have, so that none fills the room for others. It is
-// the rule for tenants of a table: one alone has three quarters, two have three sevenths each.
+// timesLeft is how many times as much as is left then one caller may have, so that none fills the room for others. It
+// is the rule for tenants of a table: one alone has three quarters, two have three sevenths each.
 const timesLeft = 3
 
 // Share is what the streams of one caller take of a [Room]. It is safe for concurrent use.
