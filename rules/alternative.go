@@ -197,8 +197,9 @@ func (s *Set) Alternatives(r *limiter.Request) []*Set {
 	return nil
 }
 
-// able returns the draws that are the alternatives of a rule for a request, n of them in their order: those on quotas of
-// which the request has the parts of a key. If it has those of none, the first is there alone, and says what is missing.
+// able returns the draws that are the alternatives of a rule for a request, n of them in their order: those on quotas
+// of which the request has the parts of a key. If it has those of none, the first is there alone, and says what is
+// missing.
 func (u *rule) able(r *limiter.Request) (out [maxAlternatives]*draw, n int) {
 	for i := range u.draws {
 		switch w := &u.draws[i]; {

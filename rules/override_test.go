@@ -192,7 +192,8 @@ func TestOverridesAmongRulesThatContinue(t *testing.T) {
 	}
 }
 
-// An override of an address concerns it also where a service counts it by more bits; what is wider has overrides of its own.
+// An override of an address concerns it also where a service counts it by more bits; what is wider has overrides of its
+// own.
 func TestOverridesOfNetworks(t *testing.T) {
 	s, err := Parse("rules", []byte(overridden), Options{})
 	if err != nil {
@@ -204,7 +205,8 @@ func TestOverridesOfNetworks(t *testing.T) {
 	}
 	with := s.With([]Override{{Rule: "login", IP: ip, Deny: true}})
 	for text, denied := range map[string]bool{
-		"2001:db8::2": true, "2001:db8::/64": true, "2001:db8::1/128": true, "2001:db8::4/126": true, "[2001:db8::9]:80": true,
+		"2001:db8::2": true, "2001:db8::/64": true, "2001:db8::1/128": true, "2001:db8::4/126": true,
+		"[2001:db8::9]:80":    true,
 		"2001:db8:0:1::1/128": false, "2001:db8::/56": false, "192.0.2.1/32": false, "::1": false,
 	} {
 		var c arith.Charge

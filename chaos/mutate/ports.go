@@ -110,10 +110,10 @@ func ofPorts() []mutation {
 					"	if _, was := g.roster.gone[name]; was || !was {\n"},
 			}},
 		{name: "transactions over the Redis protocol have shares", pkg: "./internal/resp", test: "^TestTransactionsHaveShares$",
-			edits: []edit{{"internal/resp/multi.go", "c.of.large.Take(c.from, size)", "c.of.large.Take(netip.Prefix{}, size)"},
+			edits: []edit{{"internal/resp/multi.go", "c.of.large.Take(c.origin(), size)", "c.of.large.Take(netip.Prefix{}, size)"},
 				{"internal/resp/multi.go", "	\"context\"\n", "	\"context\"\n	\"net/netip\"\n"}}},
 		{name: "long commands over the Redis protocol have shares", pkg: "./internal/resp", test: "^TestTransactionsHaveShares$",
-			edits: []edit{{"internal/resp/input.go", "large.Take(in.from, ", "large.Take(netip.Prefix{}, "}}},
+			edits: []edit{{"internal/resp/input.go", "large.Take(from, ", "large.Take(netip.Prefix{}, "}}},
 		{name: "transactions over the Redis protocol end", pkg: "./internal/resp", test: "^TestTransactionsEnd$", edits: []edit{
 			{"internal/resp/conn.go", "within = min(within, max(0, c.multi.until.Sub(now)))", "_ = c.multi.until"},
 		}},

@@ -130,7 +130,7 @@ func protocol() frontend.Protocol {
 // returns nil, or until the listener fails. It closes the listener, and may be called once.
 func (s *Server) Serve(l net.Listener) error {
 	return s.conns.Serve(l, func(ctx context.Context, n net.Conn) {
-		c := &conn{of: s, Conn: n, id: s.ids.Add(1), input: input{from: listen.Origin(n.RemoteAddr())}}
+		c := &conn{of: s, Conn: n, id: s.ids.Add(1)}
 		defer s.release(c)
 		defer s.options.Guard.Recover(guard.RESP, nil)
 		c.serve(ctx)
@@ -139,9 +139,9 @@ func (s *Server) Serve(l net.Listener) error {
 
 // release takes back what a connection that has ended has of the memory for long commands.
 func (s *Server) release(c *conn) {
-	s.large.Give(c.from, int64(c.extra))
+	s.large.Give(c.origin(), int64(c.extra))
 	if c.multi != nil {
-		s.large.Give(c.from, c.multi.bytes)
+		s.large.Give(c.origin(), c.multi.bytes)
 	}
 }
 
