@@ -191,11 +191,11 @@ func (b *remote) Reset(ctx context.Context, q *engine.Question) (int, error) {
 // Explain implements [engine.Decider].
 func (b *remote) Explain(ctx context.Context, q *engine.Question, d *Decision) (*Explanation, error) {
 	now := b.now()
-	q.Charge.Peek = true
+	q.Charge.Peek, q.Charge.Dry = true, true
 	if err := b.decide(ctx, now, q, d); err != nil {
 		return nil, err
 	}
-	q.Charge.Peek = false
+	q.Charge.Peek, q.Charge.Dry = false, false
 	return b.backend.Explain(ctx, now, &q.Charge, q.AppendName)
 }
 

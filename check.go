@@ -280,6 +280,9 @@ func (n *Node) Reset(ctx context.Context, r Request) (int, error) {
 	if sets == nil {
 		sets = []*rules.Set{set}
 	}
+	if charged := set.Charged(&r); charged != nil {
+		sets = append(slices.Clone(sets), charged) // what was charged before an operator denied or freed the user
+	}
 	var qs []*engine.Question
 	var failed error
 	for _, at := range sets { // all before the first is reset
@@ -307,7 +310,11 @@ func resolve(ctx context.Context, n *Node, r *Request) (*engine.Question, error)
 	if err := n.usable(ctx); err != nil {
 		return nil, err
 	}
-	q := &engine.Question{Set: n.node.Rules.Load(), Request: r}
-	_, err := q.Set.Resolve(r, &q.Charge)
+	return resolveBy(n.node.Rules.Load(), r)
+}
+
+func resolveBy(set *rules.Set, r *Request) (*engine.Question, error) {
+	q := &engine.Question{Set: set, Request: r}
+	_, err := set.Resolve(r, &q.Charge)
 	return q, err
 }

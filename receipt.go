@@ -59,6 +59,11 @@ func (n *Node) Refund(ctx context.Context, r Request, receipt Receipt) error {
 	if err != nil {
 		return err
 	}
+	if set := q.Set.Charged(&r); set != nil {
+		if p, err := resolveBy(set, &r); err == nil && ofCharge(n, receipt, &p.Charge) {
+			q = p // it was charged before an operator denied or freed the user
+		}
+	}
 	if others := q.Set.Alternatives(&r); others != nil {
 		if q, receipt, err = ofAlternative(n, others, &r, receipt); err != nil {
 			return err
@@ -72,6 +77,15 @@ func (n *Node) Refund(ctx context.Context, r Request, receipt Receipt) error {
 		}
 	}
 	return n.decider.Refund(ctx, q, receipt)
+}
+
+// ofCharge reports whether a receipt is of a charge.
+func ofCharge(n *Node, receipt Receipt, c *arith.Charge) bool {
+	if receipt.Sealed == "" {
+		return c.Fits(receipt)
+	}
+	_, err := n.seal.Open(receipt.Sealed, c)
+	return err == nil
 }
 
 // SealReceipt returns the receipt of a decision in a form that can be given to clients who

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/rules"
 )
 
 // Amended is what was done with a reservation.
@@ -108,11 +109,27 @@ func (n *Node) Extend(ctx context.Context, r Request) (Amended, error) {
 }
 
 func amend(ctx context.Context, n *Node, r *Request, a limiter.Amend) (Amended, error) {
+	if err := n.usable(ctx); err != nil {
+		return Amended{}, err
+	}
+	set := n.node.Rules.Load()
+	if charged := set.Charged(r); charged != nil && r.ID != "" {
+		known := a
+		known.IgnoreUnknown = true
+		if out, err := amendBy(ctx, n, charged, r, known); err != nil || out.State != AmendUnknown {
+			return out, err
+		}
+	}
+	return amendBy(ctx, n, set, r, a)
+}
+
+// amendBy is amend by a set of rules.
+func amendBy(ctx context.Context, n *Node, set *rules.Set, r *Request, a limiter.Amend) (Amended, error) {
 	if r.ID == "" {
 		return Amended{}, fmt.Errorf("%w: the request has no id: give that of the check that made the reservation",
 			ErrInvalid)
 	}
-	q, err := resolve(ctx, n, r)
+	q, err := resolveBy(set, r)
 	if err != nil {
 		return Amended{}, err
 	}

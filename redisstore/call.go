@@ -53,7 +53,11 @@ const (
 
 // add appends the parameters of a limit. For calendar windows these have the bounds
 // around the instant now.
-func (c *call) add(p *params, now limiter.Tick) {
+func (c *call) add(p *params, rule *limiter.Rule, now limiter.Tick) {
+	if p.chosen != nil && chosen(rule) {
+		c.args = append(c.args, p.chosen)
+		return
+	}
 	if p.limit != nil {
 		if c.calendars == nil {
 			c.calendars = make(map[int]*params)
@@ -194,6 +198,7 @@ const (
 	modeNever       // modePeek for a check with a hold, which may be over
 
 	extends = 4 // added to a mode: the check extends the hold of its id
+	modeDry = 8 // modePeek that writes nothing
 )
 
 // serverClock is the instant that stands for the server's own clock.
@@ -262,7 +267,7 @@ func (s *Store) decision(w when, mode int64, c *arith.Charge, id *arith.Idempote
 				out.params = p
 			}
 			out.keys = append(out.keys, string(append(append(tag, ':'), l.Name()...)))
-			out.add(p, around)
+			out.add(p, k.Rule, around)
 			head = strconv.AppendUint(append(head, ','), k.Cost, 10)
 			if k.Rule.Shadow {
 				head = append(head, ",1"...)
@@ -278,7 +283,7 @@ func (s *Store) decision(w when, mode int64, c *arith.Charge, id *arith.Idempote
 	if out.params != nil {
 		if id != nil && id.Hold > 0 {
 			s.expectHolds(c, first, last, around)
-			if mode != modePeek || extend {
+			if mode != modePeek && mode != modeDry || extend {
 				head = s.addHold(head, c, id, extend, first, last)
 			}
 		}
@@ -320,7 +325,7 @@ func (s *Store) refund(w when, r limiter.Receipt, charged func(limit int) bool, 
 			units, any = k.Cost, true
 		}
 		out.keys = append(out.keys, string(append(append(tag, ':'), l.Name()...)))
-		out.add(s.spelled.of(l), around)
+		out.add(s.spelled.of(l), k.Rule, around)
 		head = strconv.AppendUint(append(head, ','), units, 10)
 	}
 	if !any && id == nil || k.Cost == 0 {

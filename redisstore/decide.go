@@ -189,10 +189,13 @@ func (s *Store) divide(parts []part, c *arith.Charge, i int) []part {
 // none, because the charge is a peek, or because its cost is above the capacity of a
 // limit that is not in shadow, so it can never be admitted. modeShadowPeeks: only those
 // that are not in shadow, because the cost is above the capacity of a limit in shadow. modeNever:
-// none, as modePeek, but a hold that is over is told. With an id, the script that has all keys decides by those for
-// which the id is not remembered.
+// none, as modePeek, but a hold that is over is told. modeDry: none, and nothing is written. With an id, the script
+// that has all keys decides by those for which the id is not remembered.
 func (s *Store) modeOf(c *arith.Charge) int64 {
 	mode := int64(modeCheck)
+	if c.Dry {
+		return modeDry
+	}
 	if c.Peek {
 		return modePeek
 	}

@@ -56,7 +56,7 @@ func FuzzDecode(f *testing.F) {
 			return // no clock says so
 		}
 		for _, l := range limits {
-			c, err := decode(value, l, limiter.Tick(now))
+			c, err := decode(value, l, nil, limiter.Tick(now))
 			if err == nil {
 				c.state.Explain(l, c.words, limiter.Tick(now), &limiter.LimitDecision{Limit: l, Cost: 1})
 			}

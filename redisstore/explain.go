@@ -82,12 +82,12 @@ func (s *Store) explainLimit(ctx context.Context, now limiter.Tick, key string, 
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return x, fmt.Errorf("redis did not return the value of %s: %w", key, err)
 	}
-	var found counter
+	found := counter{limit: l}
 	if strings.HasPrefix(value, "{") { // its key has holds
 		value = "[" + value[1:]
 	}
 	if value != "" {
-		if found, err = decode(value, l, now); err != nil {
+		if found, err = decode(value, l, k.Rule, now); err != nil {
 			return x, fmt.Errorf("the value of %s cannot be read: %w", key, err)
 		}
 	}
@@ -99,8 +99,8 @@ func (s *Store) explainLimit(ctx context.Context, now limiter.Tick, key string, 
 	if fields == nil && found.name != "" {
 		found.state.A, found.state.B = 0, 0 // its holds are gone
 	}
-	x = found.state.Explain(l, found.words, now, &limiter.LimitDecision{Limit: l, Cost: k.Cost})
-	x.Now, x.State = now, append(x.State, fields...)
+	x = found.state.Explain(found.limit, found.words, now, &limiter.LimitDecision{Limit: l, Cost: k.Cost})
+	x.Limit, x.Now, x.State = l.String(), now, append(x.State, fields...)
 	return x, nil
 }
 
@@ -173,8 +173,8 @@ type counter struct {
 
 var errValue = errors.New("it is not the value of a counter")
 
-// decode parses a value. If another limit made it, it is adopted by l.
-func decode(value string, l *limiter.Limit, now limiter.Tick) (c counter, err error) {
+// decode parses a value. If another limit made it, it is adopted by l, a limit of a rule, unless it stays what it is.
+func decode(value string, l *limiter.Limit, rule *limiter.Rule, now limiter.Tick) (c counter, err error) {
 	end := strings.IndexByte(value, ']') + 1
 	var numbers []int64
 	if json.Unmarshal([]byte(value[:end]), &numbers) != nil || len(numbers) < 7 {
@@ -188,7 +188,7 @@ func decode(value string, l *limiter.Limit, now limiter.Tick) (c counter, err er
 		numbers[2] = int64(stop - start)
 	}
 	if c.limit = l; f == familyLog || newParams(l).text != value[:end] {
-		if c.limit, err = limitOf(l.Name(), numbers); err != nil {
+		if c.limit, err = limitOf(l, numbers); err != nil {
 			return c, err
 		}
 	}
@@ -203,6 +203,10 @@ func decode(value string, l *limiter.Limit, now limiter.Tick) (c counter, err er
 	}
 	c.state.Roll(c.limit, c.words, now)
 	if c.limit == l {
+		return c, nil
+	}
+	if arith.Stays(l, c.limit, &c.state, chosen(rule), now) {
+		c.limit = arith.Seen(l, c.limit)
 		return c, nil
 	}
 	charge, fresh := c.state.Adopt(l, c.limit, c.words, now)
@@ -230,10 +234,10 @@ func calendarSpan(f family, state string) (start, end limiter.Tick, ok bool) {
 }
 
 // limitOf returns a limit with the given parameters. Algorithms of one family are not
-// distinguished.
-func limitOf(name string, n []int64) (*limiter.Limit, error) {
+// distinguished: it is that of the present limit, if it is of the family.
+func limitOf(l *limiter.Limit, n []int64) (*limiter.Limit, error) {
 	s := limiter.Spec{
-		Name: name, Limit: n[1], Window: limiter.Tick(n[2]).Duration(), CountRejected: limiter.CountRejected(n[4]),
+		Name: l.Name(), Limit: n[1], Window: limiter.Tick(n[2]).Duration(), CountRejected: limiter.CountRejected(n[4]),
 		Block: limiter.Tick(n[5]).Duration(),
 	}
 	f := family(n[0])
@@ -255,7 +259,9 @@ func limitOf(name string, n []int64) (*limiter.Limit, error) {
 	case familyWindow:
 		s.Algorithm, s.Coverage, s.SubWindows = limiter.SlidingWindow, limiter.CoverageLenient, int(n[2]/n[6])
 	case familyBucket:
-		s.Algorithm, s.Burst = limiter.TokenBucket, n[3]
+		if s.Algorithm, s.Burst = limiter.TokenBucket, n[3]; newParams(l).family == f {
+			s.Algorithm = l.Algorithm()
+		}
 	case familyDrip:
 		s.Algorithm, s.Burst, s.Drip = limiter.LeakyBucket, n[3], limiter.DripInterval
 		if len(n) > 7 {

@@ -323,7 +323,7 @@ func (s *Store) amendment(w when, c *arith.Charge, mode int64, before []int64, a
 		tag := appendTag(buf[:0], s.config.Prefix, k, 0, n, name)
 		for _, l := range k.Rule.Limits {
 			out.keys = append(out.keys, string(append(append(tag, ':'), l.Name()...)))
-			out.add(s.spelled.of(l), around)
+			out.add(s.spelled.of(l), k.Rule, around)
 			head = strconv.AppendInt(append(head, ','), cost, 10)
 			head = strconv.AppendInt(append(head, ','), end, 10)
 		}

@@ -52,6 +52,8 @@ type params struct {
 	// ceiling follows the text and the bounds of calendar windows in a call. It changes no state, so it is no part of the
 	// text; empty: there is none.
 	ceiling string
+	// chosen is the argument of a bucket where the request has chosen its number, nil for other limits.
+	chosen any
 	// limit is set for calendar windows.
 	limit *limiter.Limit
 	// held is until when checks of the limit use the scripts that know holds, as ticks of the
@@ -136,7 +138,15 @@ func newParams(l *limiter.Limit) *params {
 	if s.Ceiling > 0 {
 		p.ceiling = strconv.FormatInt(s.Ceiling, 10)
 	}
+	if p.family == familyBucket || p.family == familyDrip {
+		p.chosen = p.text.(string) + p.ceiling + "v"
+	}
 	return p
+}
+
+// chosen reports whether each request chooses the numbers of a rule's limits.
+func chosen(rule *limiter.Rule) bool {
+	return rule != nil && rule.ChosenBy() >= limiter.ChosenByName
 }
 
 // most returns the highest level of a bucket, in units: one that takes a century to

@@ -49,9 +49,11 @@ func OverrideAddress(text string) (string, error) {
 // overrides are those of a set, by user and by address.
 type overrides struct {
 	plain *Set // the set without them
-	of    map[string][]override
-	ofIP  map[string][]override
-	rules map[tenantRule]bool // that are overridden for somebody
+	// amends is the set with those that have a limit: a reservation is settled, also while its user is denied or free.
+	amends *Set
+	of     map[string][]override
+	ofIP   map[string][]override
+	rules  map[tenantRule]bool // that are overridden for somebody
 }
 
 // tenantRule is a rule, for the requests of a tenant.
@@ -94,6 +96,11 @@ func (s *Set) With(list []Override) *Set {
 	}
 	out := *plain
 	out.overrides = o
+	if limits := slices.DeleteFunc(slices.Clone(list), func(x Override) bool {
+		return x.Deny || x.Limit == nil
+	}); len(limits) < len(list) {
+		o.amends = plain.With(limits)
+	}
 	if plain.second != nil {
 		out.first, out.second = plain.first.With(list), plain.second.With(list)
 	}
@@ -104,6 +111,23 @@ func (s *Set) With(list []Override) *Set {
 		}
 	})
 	return &out
+}
+
+// Charged returns the set by which a check of a request was charged before an operator denied or freed its user or its
+// address; nil if no operator did. A settlement whose id is not known by that set is decided by s.
+func (s *Set) Charged(r *limiter.Request) *Set {
+	if s.overrides == nil || s.overrides.amends == nil {
+		return nil
+	}
+	a := s.overrides.about(r)
+	for _, list := range [...][]override{a.user, a.ip} {
+		for i := range list {
+			if x := &list[i]; x.rule == nil && x.Tenant == a.tenant {
+				return s.overrides.amends
+			}
+		}
+	}
+	return nil
 }
 
 // about are the overrides that concern a request: of its user, and of its address.

@@ -166,7 +166,7 @@ func ofReceipts() []mutation {
 			}},
 		{name: "receipt: of a limit that others left for it", pkg: tables, test: "^TestReceiptsOfOtherLimitsStay$",
 			edits: []edit{
-				{"limiter/table/table.go", "left.note(old, l, rule,", "left.note(l, old, rule,"},
+				{"limiter/table/adopt.go", "left.note(old, l, rule,", "left.note(l, old, rule,"},
 			}},
 		{name: "receipt: of limits that count alike", pkg: tables, test: "^TestReceiptsOfLimitsThatChangeBack$",
 			edits: []edit{
@@ -184,7 +184,7 @@ func ofReceipts() []mutation {
 			}},
 		{name: "receipt: of a limit that was left, in Redis", pkg: redis, test: "^TestReceiptsOfLimitsThatChangeBack$",
 			edits: []edit{
-				{"redisstore/lua/refund.lua", "head[4] == 0 and left(i)", "false"},
+				{"redisstore/lua/refund.lua", "head[4] == 0 and (chosen or left(i))", "false"},
 			}},
 		{name: "receipt: of limits that count alike, in Redis", pkg: redis, test: "^TestReceiptsOfLimitsThatChangeBack$",
 			edits: []edit{

@@ -34,16 +34,26 @@ func ofSlots() []mutation {
 		{name: "a log takes over more than its limit", pkg: suite, test: "^TestNodeConforms$/ThereAndBack", edits: []edit{
 			{"limiter/arith/adopt.go", "return min(used, limiter.MaxLogUnits), true", "return min(used, l.Limit), true"},
 		}},
+		{name: "a look by another number changes no bucket", pkg: suite, test: "^TestNodeConforms$/LooksChangeNoBucket",
+			edits: []edit{{"limiter/arith/adopt.go", "if chosen && p == a.P {", "if false && p == a.P {"}}},
+		{name: "a smaller bucket cuts nothing", pkg: suite, test: "^TestNodeConforms$/LooksChangeNoBucket",
+			edits: []edit{{"limiter/arith/adopt.go", "return b.used(&c, now) > a.Most", "return false"}}},
+		{name: "a reservation is settled while its user is denied", pkg: ".",
+			test: "^TestAReservationIsSettledWhileItsUserIsDeniedOrFree$", edits: []edit{
+				{"settle.go", "charged != nil && r.ID != \"\"", "charged != nil && r.ID == \"\""},
+			}},
+		{name: "an explanation writes nothing to Redis", pkg: redis, test: "^TestAnExplanationWritesNothing$",
+			edits: []edit{{"redisstore/lua/decide.lua", "if writes and not dry then", "if writes then"}}},
 		{name: "a full count uses up a larger limit", pkg: suite, test: "^TestNodeConforms$/ThereAndBack", edits: []edit{
 			{"limiter/arith/adopt.go", "used = max(used, l.Full)", "used += 0"},
 		}},
 		{name: "concurrency: holds keep their slots while the limit is another", pkg: suite,
 			test: "^TestNodeConforms$/SlotsThereAndBack", edits: []edit{
-				{"limiter/table/table.go", "if old.Algorithm() != limiter.Concurrency && !follow(", "if !follow("},
+				{"limiter/table/adopt.go", "if old.Algorithm() != limiter.Concurrency && !follow(", "if !follow("},
 			}},
 		{name: "a limit of the same kind gives back what was held", pkg: suite,
 			test: "^TestTableConforms$/^Transcripts$/^holds_rules_change$", edits: []edit{
-				{"limiter/table/table.go", "limiter.Concurrency && !follow(b, s, l, old, now)", "limiter.Concurrency"},
+				{"limiter/table/adopt.go", "limiter.Concurrency && !follow(b, s, l, old, now)", "limiter.Concurrency"},
 			}},
 		{name: "a log gives nothing back under another window", pkg: suite,
 			test: "^TestTableConforms$/^Transcripts$/^holds_rules_change$", edits: []edit{
@@ -55,7 +65,7 @@ func ofSlots() []mutation {
 			}},
 		{name: "a hold of a counter that was swept stays without it", pkg: "./limiter/table",
 			test: "^TestHoldsOfASweptCounter$", edits: []edit{
-				{"limiter/table/table.go", "		if l.Algorithm() != limiter.Concurrency {\n", "		if false {\n"},
+				{"limiter/table/adopt.go", "		if l.Algorithm() != limiter.Concurrency {\n", "		if false {\n"},
 			}},
 		{name: "redis: a log gives nothing back under another window", pkg: redis,
 			test: "^TestRedisConforms$/^Transcripts$", edits: []edit{

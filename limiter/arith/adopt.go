@@ -7,7 +7,8 @@ import "github.com/weirlimit/weir/limiter"
 // If both limits count in the same way, the state is unchanged. Otherwise all that counts under
 // old at now has to be charged to l at now. In that case fresh is true, the state is
 // zero except for its block, and the words are void. charge is the number of units,
-// possibly 0, that the caller must then charge by [State.Overdraw], which needs no words.
+// possibly 0, that the caller must then charge by [State.Overdraw], which needs no words. A state that [Stays] is not
+// to be converted.
 //
 // It may be more than l admits, and nothing of it is forgotten: the limit may change back. A count
 // that its old limit has at its bound may stand for more, so all of l is used then.
@@ -19,6 +20,32 @@ func (s *State) Adopt(l, old *limiter.Limit, words []uint64, now limiter.Tick) (
 	charge, fresh = c.adopt(of(l), of(old), words, now)
 	*s = c.State(l)
 	return charge, fresh
+}
+
+// Stays reports whether a state of the bucket old stays one while l decides, see [Seen]. It does if l holds less than
+// counts: what it cut would be forgotten if the limit changes back. If the request has chosen the number, it is so
+// until l charges it, whatever counts: a level leaks under the number that was charged last, and a look changes
+// nothing.
+func Stays(l, old *limiter.Limit, s *State, chosen bool, now limiter.Tick) bool {
+	a, b := of(l), of(old)
+	if !a.leaks() || !b.leaks() || a.Shared != b.Shared || a.P.Full() == b.P.Full() {
+		return false
+	}
+	p := b.P
+	p.Limit, p.Burst, p.Ceiling, p.Wide = a.P.Limit, a.P.Burst, a.P.Ceiling, a.P.Wide
+	if chosen && p == a.P {
+		return true
+	}
+	c := s.Open(old)
+	c.roll(b, nil, now)
+	return b.used(&c, now) > a.Most
+}
+
+// Seen returns the limit old with the capacity of l, by which l decides about a state that stays one of old.
+func Seen(l, old *limiter.Limit) *limiter.Limit {
+	seen := *old
+	seen.C.Cap = l.C.Cap
+	return &seen
 }
 
 func (s *Counts) adopt(l, old *rate, words []uint64, now limiter.Tick) (charge uint64, fresh bool) {

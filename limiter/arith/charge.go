@@ -48,6 +48,9 @@ type Charge struct {
 	// Peek makes the whole check a peek: it is answered as if its cost were charged,
 	// and changes nothing.
 	Peek bool
+	// Dry, with Peek, leaves what is stored as it is: a backend does not even store what becomes of a counter whose
+	// limit has changed. A table ignores it.
+	Dry bool
 
 	// Unnamed is set by the decider: bit i requests the name of key i, because the key
 	// has entered a list of top keys.
@@ -69,7 +72,7 @@ type Charge struct {
 
 // Clear empties the charge and keeps its memory.
 func (c *Charge) Clear() {
-	c.Peek, c.Unnamed, c.ID, c.Trace, c.n, c.more = false, 0, nil, nil, 0, c.more[:0]
+	c.Peek, c.Dry, c.Unnamed, c.ID, c.Trace, c.n, c.more = false, false, 0, nil, nil, 0, c.more[:0]
 }
 
 // Len returns the number of keys.

@@ -85,6 +85,9 @@ func (c *Counter) Refund(now limiter.Tick, r limiter.Receipt, cost uint64) {
 			continue
 		}
 		c.adopt(&c.cells[i], l, now)
+		if k := &c.cells[i]; CountsID(k.limit) != CountsID(l) {
+			continue // it counts by another limit since
+		}
 		c.cells[i].state.Refund(l, c.cells[i].words, now, c.latest, r.Time, cost)
 	}
 }
@@ -99,32 +102,43 @@ func (c *Counter) decide(now limiter.Tick, cost uint64, peek bool, d *limiter.De
 		*out = limiter.LimitDecision{Rule: &c.rule, Limit: l, Cost: cost}
 		k := &c.cells[i]
 		c.adopt(k, l, now)
-		k.used, k.charged = k.state.Probe(l, k.words, now, out), 0
+		k.used, k.charged = k.state.Probe(k.seen(l), k.words, now, out), 0
 	}
 	Combine(d, peek)
-	for i, l := range c.limits {
+	for i := range c.limits {
 		k := &c.cells[i]
 		charge, block := ToCharge(d, i)
 		if charge {
 			k.reserve(now, cost)
-			k.state.Charge(l, k.words, now, cost)
+			k.state.Charge(k.limit, k.words, now, cost)
 			k.charged = cost
 			NoteCharged(d, i, now)
 		}
 		if block {
-			BeginBlock(d, i, &k.state, now)
+			BeginBlock(d, i, k.limit, &k.state, now)
 		}
 	}
 	for i, l := range c.limits {
 		k := &c.cells[i]
-		k.state.Report(l, k.words, now, k.used, k.charged, !d.Allowed, d.Limit(i))
+		k.state.Report(k.seen(l), k.words, now, k.used, k.charged, !d.Allowed, d.Limit(i))
 	}
 	Conclude(d)
 }
 
-// adopt converts a cell into one of l.
+// seen returns the limit by which l decides about a cell.
+func (k *cell) seen(l *limiter.Limit) *limiter.Limit {
+	if k.limit == l {
+		return l
+	}
+	return Seen(l, k.limit)
+}
+
+// adopt converts a cell into one of l, unless it [Stays] what it is.
 func (c *Counter) adopt(k *cell, l *limiter.Limit, now limiter.Tick) {
 	old := k.limit
+	if old != nil && Stays(l, old, &k.state, false, now) {
+		return
+	}
 	if k.limit = l; old == nil || old == l || old.Equal(l) {
 		return
 	}

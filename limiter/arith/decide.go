@@ -83,12 +83,12 @@ func ToCharge(d *limiter.Decision, i int) (charge, block bool) {
 	return charge, !l.Allowed && !l.Blocked && of(l.Limit).P.Block > 0
 }
 
-// BeginBlock begins the block of limit i at now.
-func BeginBlock(d *limiter.Decision, i int, s *State, now limiter.Tick) {
+// BeginBlock begins the block of limit i at now, in a state of l.
+func BeginBlock(d *limiter.Decision, i int, l *limiter.Limit, s *State, now limiter.Tick) {
 	out := d.Limit(i)
-	c := s.Open(out.Limit)
+	c := s.Open(l)
 	c.Until = now + of(out.Limit).P.Block
-	*s = c.State(out.Limit)
+	*s = c.State(l)
 	out.Blocked, d.Steps().Began = true, true
 }
 

@@ -39,7 +39,7 @@ func (k *replica) ask(now Tick, n uint64, peek bool) LimitDecision {
 		charged = n
 	}
 	if block {
-		BeginBlock(&d, 0, &k.s, now)
+		BeginBlock(&d, 0, k.l, &k.s, now)
 	}
 	k.s.Report(k.l, k.words, now, used, charged, !d.Allowed, out)
 	out.Rule = nil

@@ -29,6 +29,7 @@ func Run(t *testing.T, f Factory) {
 		{"Calendars", calendars},
 		{"Zones", zones},
 		{"Numbers", numbers},
+		{"LooksChangeNoBucket", looks},
 		{"Ceilings", ceilings},
 		{"RetryAfter", retryAfter},
 		{"RetryAfterSeveralLimits", retryAfterSeveralLimits},

@@ -77,7 +77,7 @@ func numbers(t *testing.T, f Factory) {
 	is(ask("/stated", "up", "3", 3), true, 3, 0)
 	is(ask("/stated", "up", "7", 3), true, 7, 1)
 	is(ask("/stated", "up", "6", 1), false, 6, 0)
-	// A bucket keeps its level, and leaks at the rate of the plan that was asked last.
+	// A bucket keeps its level, and leaks at the rate of the plan that was charged last.
 	is(ask("/bucket", "up", "free", 60), true, 60, 0)
 	is(ask("/bucket", "up", "pro", 60), true, 120, 0)
 	waits := func(d *limiter.Decision, want time.Duration) {
@@ -89,5 +89,5 @@ func numbers(t *testing.T, f Factory) {
 	waits(ask("/bucket", "up", "pro", 1), time.Second/2)
 	a.goTo(a.now + 10*limiter.Second) // 20 of 120 have leaked
 	is(ask("/bucket", "up", "pro", 20), true, 120, 0)
-	waits(ask("/bucket", "up", "free", 1), 61*time.Second) // until 61 of 120 have leaked
+	waits(ask("/bucket", "up", "free", 1), 61*time.Second/2) // until 61 of 120 have leaked
 }

@@ -197,12 +197,13 @@ func (t *Table) roomFor(now limiter.Tick, k *arith.Key, n uint64) (fresh int64, 
 			continue
 		}
 		s := p.slots.at(at)
-		if !p.adopt(s, l, k.Rule, k.By, now) {
+		seen := p.look(s, l, k, now)
+		if seen == nil {
 			return fresh, false
 		}
 		words := t.words(s)
-		s.state.Roll(l, words, now)
-		if need := s.state.OverdrawWords(l, now, n); need > len(words) && !t.slab.fits(need, t.left()) {
+		s.state.Roll(seen, words, now)
+		if need := s.state.OverdrawWords(seen, now, n); need > len(words) && !t.slab.fits(need, t.left()) {
 			return fresh, false
 		}
 	}
@@ -226,12 +227,16 @@ func (t *Table) overdraw(now limiter.Tick, k *arith.Key, has counted) (over uint
 		at, found := p.slots.find(place, lo)
 		fresh := slot{place: place, lo: lo}
 		s := &fresh
+		of := l
 		if found {
 			s = p.slots.at(at)
+			if have := p.become(s, l, k, now); have != l {
+				of = arith.Seen(l, have)
+			}
 		} else if fresh.limit = t.registry.id(l, k.Rule, k.Who()); fresh.limit == 0 {
 			continue // as many limits as a table can have: it cannot count this one
 		}
-		beyond, ok := p.overdrawSlot(s, l, now, n)
+		beyond, ok := p.overdrawSlot(s, of, now, n)
 		if over = max(over, beyond); ok && !found {
 			t.keys.Add(1)
 			p.insert(fresh, now)

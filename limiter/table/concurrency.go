@@ -103,7 +103,11 @@ func (t *Table) holdTimes(now limiter.Tick, c *arith.Charge, d *limiter.Decision
 			changed = b.slotTimes(now, of, out) || changed
 			continue
 		}
-		until := of.state.RetryAt(out.Limit, t.words(of), now, p.clock, max(out.Cost, 1), &b.s.state, b.words())
+		seen := out.Limit
+		if have := t.registry.limit(of.limit); !have.Equal(seen) {
+			seen = arith.Seen(seen, have)
+		}
+		until := of.state.RetryAt(seen, t.words(of), now, p.clock, max(out.Cost, 1), &b.s.state, b.words())
 		out.RetryAfter = (loans{b}.comeBack(out, now, until) - now).Duration()
 		changed = true
 	}

@@ -13,6 +13,7 @@ type counter struct {
 	part   *partition
 	found  *slot // nil: it has no slot, and fresh is used
 	words  []uint64
+	seen   *limiter.Limit // decides about the state: its limit, or what [arith.Seen] makes of it
 	fresh  slot
 	added  bool   // fresh was charged and is to be inserted
 	by     uint16 // who asks, see [arith.Key]
@@ -274,11 +275,11 @@ func (t *Table) decide(now limiter.Tick, c *arith.Charge, d *limiter.Decision, f
 	if overflowed {
 		t.noteFull(now, d, counters)
 	}
-	t.charge(now, d, counters)
+	t.charge(now, c, d, counters)
 	for i := range counters {
 		k := &counters[i]
 		out := d.Limit(i)
-		k.slot().state.Report(out.Limit, k.words, now, k.used, k.charged, !d.Allowed, out)
+		k.slot().state.Report(k.seen, k.words, now, k.used, k.charged, !d.Allowed, out)
 	}
 	t.insertFresh(now, counters)
 	arith.Conclude(d)
@@ -304,12 +305,14 @@ func (t *Table) probe(now limiter.Tick, c *arith.Charge, d *limiter.Decision, co
 			k, out := &counters[n], d.Limit(n)
 			n++
 			begin(out, key, i, l)
-			k.part = p
+			k.part, k.seen = p, l
 			lo := identity(key, l)
 			if at, found := p.slots.find(place, lo); found {
 				k.found = p.slots.at(at)
-				if t.registry.limit(k.found.limit) != l && !p.adopt(k.found, l, key.Rule, key.By, now) {
-					return false
+				if t.registry.limit(k.found.limit) != l {
+					if k.seen = p.look(k.found, l, key, now); k.seen == nil {
+						return false
+					}
 				}
 				if k.words = t.words(k.found); k.found.from != 0 {
 					p.asked(k.found)
@@ -319,7 +322,7 @@ func (t *Table) probe(now limiter.Tick, c *arith.Charge, d *limiter.Decision, co
 				k.crowd = p.slots.crowded(at, maxPerKey, place)
 				p.countSlots(&k.fresh, l)
 			}
-			k.used = k.slot().state.Probe(l, k.words, now, out)
+			k.used = k.slot().state.Probe(k.seen, k.words, now, out)
 		}
 	}
 	return true
@@ -327,7 +330,7 @@ func (t *Table) probe(now limiter.Tick, c *arith.Charge, d *limiter.Decision, co
 
 // charge makes the charges and blocks of the decision. New keys have been counted
 // already.
-func (t *Table) charge(now limiter.Tick, d *limiter.Decision, counters []counter) {
+func (t *Table) charge(now limiter.Tick, c *arith.Charge, d *limiter.Decision, counters []counter) {
 	for i := range counters {
 		charge, block := arith.ToCharge(d, i)
 		if !charge && !block {
@@ -335,7 +338,11 @@ func (t *Table) charge(now limiter.Tick, d *limiter.Decision, counters []counter
 		}
 		k, out := &counters[i], d.Limit(i)
 		s, l := k.slot(), out.Limit
-		k.added = k.found == nil
+		if k.added = k.found == nil; !k.added {
+			if l = k.part.become(s, l, c.Key(out.Key), now); l == out.Limit {
+				k.seen = l
+			}
+		}
 		if charge {
 			if k.part.due != never {
 				k.part.noteCharge(s.place, s.lo^arith.NameID(l), l, new(s.state.Open(l)), now, out.Cost)
@@ -345,7 +352,7 @@ func (t *Table) charge(now limiter.Tick, d *limiter.Decision, counters []counter
 			arith.NoteCharged(d, i, now)
 		}
 		if block {
-			arith.BeginBlock(d, i, &s.state, now)
+			arith.BeginBlock(d, i, l, &s.state, now)
 		}
 	}
 }

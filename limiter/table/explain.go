@@ -57,7 +57,7 @@ func (t *Table) explain(now limiter.Tick, c *arith.Charge, d *limiter.Decision,
 		for _, l := range c.Key(i).Rule.Limits {
 			k, at := &counters[n], d.Limit(n)
 			begin(at, c.Key(i), i, l)
-			k.used = k.slot().state.Probe(l, k.words, now, at)
+			k.used = k.slot().state.Probe(k.seen, k.words, now, at)
 			n++
 		}
 	}
@@ -77,9 +77,9 @@ func (t *Table) explain(now limiter.Tick, c *arith.Charge, d *limiter.Decision,
 	}
 	for i := range counters {
 		k, at := &counters[i], d.Limit(i)
-		k.slot().state.Report(at.Limit, k.words, now, k.used, 0, !d.Allowed, at)
-		x := k.slot().state.Explain(at.Limit, k.words, now, at)
-		x.Now = now
+		k.slot().state.Report(k.seen, k.words, now, k.used, 0, !d.Allowed, at)
+		x := k.slot().state.Explain(k.seen, k.words, now, at)
+		x.Now, x.Limit = now, at.Limit.String()
 		switch {
 		case at.Overflow && k.found != nil && !k.own:
 			x.Arithmetic += "; but there is no memory for more of it"
@@ -111,11 +111,15 @@ func (t *Table) looked(now limiter.Tick, c *arith.Charge) []counter {
 		key := c.Key(i)
 		p := &t.parts[PartitionOf(key)]
 		for _, l := range key.Rule.Limits {
-			k := counter{part: p}
+			k := counter{part: p, seen: l}
 			if at, found := p.slots.find(t.order.of(key.Hash.Hi), identity(key, l)); found {
 				k.found = p.slots.at(at)
 				k.words = t.words(k.found)
-				if old := t.registry.limit(k.found.limit); !old.Equal(l) {
+				switch old := t.registry.limit(k.found.limit); {
+				case old.Equal(l):
+				case arith.Stays(l, old, &k.found.state, chosen(key.Rule), now):
+					k.seen = arith.Seen(l, old)
+				default:
 					adopted := *k.found
 					k.found, k.words = &adopted, adoptedWords(l, old, &adopted.state, slices.Clone(k.words), now)
 					p.countSlots(&adopted, l)

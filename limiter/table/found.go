@@ -85,7 +85,7 @@ func (t *Table) decideFound(p *partition, place uint64, now limiter.Tick, c *ari
 		}
 		k.slot.state = k.counts.State(l)
 		if block {
-			arith.BeginBlock(d, i, &k.slot.state, now)
+			arith.BeginBlock(d, i, l, &k.slot.state, now)
 			k.counts = k.slot.state.Open(l)
 		}
 		k.counts.Report(l, words, now, k.used, charged, !d.Allowed, out)

@@ -272,14 +272,16 @@ func (t *Table) look(now limiter.Tick, c *arith.Charge, d *limiter.Decision) {
 			var none slot
 			none.place, none.lo = place, identity(k, l)
 			p.countSlots(&none, l)
-			s, words := &none, []uint64(nil)
-			if at, found := p.slots.find(place, identity(k, l)); found && p.adopt(p.slots.at(at), l, k.Rule, k.By, now) {
-				s = p.slots.at(at)
-				words = t.words(s)
+			s, words, seen := &none, []uint64(nil), l
+			if at, found := p.slots.find(place, identity(k, l)); found {
+				if of := p.look(p.slots.at(at), l, k, now); of != nil {
+					s, seen = p.slots.at(at), of
+					words = t.words(s)
+				}
 			}
-			used := s.state.Probe(l, words, now, out)
+			used := s.state.Probe(seen, words, now, out)
 			out.Allowed, out.Never = true, false
-			s.state.Report(l, words, now, used, 0, false, out)
+			s.state.Report(seen, words, now, used, 0, false, out)
 		}
 	}
 	arith.Repeat(d)

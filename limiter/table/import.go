@@ -241,7 +241,14 @@ func (p *partition) importOne(e *Entry, id uint16, now limiter.Tick, mode Import
 func (p *partition) merge(into, in *slot, l *limiter.Limit, now limiter.Tick, by rises) {
 	p.table.countHolds(into, p.table.registry.limit(into.limit), -1)
 	defer p.table.countHolds(into, l, 1)
-	p.adopt(into, l, nil, 0, now) // it numbers no limit, since in has a number
+	if have := p.table.registry.limit(into.limit); arith.Stays(l, have, &into.state, false, now) {
+		if charge, _ := in.state.Adopt(have, l, nil, now); charge > 0 { // the larger bucket holds both
+			in.state.Overdraw(have, nil, now, charge)
+		}
+		l = have
+	} else {
+		p.adopt(into, l, nil, 0, now) // it numbers no limit, since in has a number
+	}
 	words := p.table.words(into)
 	into.state.Roll(l, words, now)
 	words, _ = p.room(l, into, words, into.state.MergeWords(l, &in.state), math.MaxInt64)

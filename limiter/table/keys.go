@@ -117,9 +117,16 @@ func (t *Table) takeBack(now limiter.Tick, c *arith.Charge, r limiter.Receipt, o
 		void := func() bool {
 			return p.void.has(s.place, r.Time, r.Epoch) || !own && t.registry.left.has(l, k.Rule, s.place, p.number, r.Time)
 		}
-		if k.Cost > 0 && r.Has(n) && isIn(k, only) && p.adopt(s, l, k.Rule, k.By, now) && !void() {
+		if !own && arith.Stays(l, t.registry.limit(s.limit), &s.state, chosen(k.Rule), now) {
+			return true // it was charged under another number since, so what the receipt names is void
+		}
+		if k.Cost > 0 && r.Has(n) && isIn(k, only) {
+			of := p.become(s, l, k, now)
+			if void() || of != l && !(own && arith.Accrues(l)) {
+				return true
+			}
 			if own {
-				arith.Undo(l, &s.state, t.words(s), now, p.clock, r.Time, k.Cost)
+				arith.Undo(of, &s.state, t.words(s), now, p.clock, r.Time, k.Cost)
 			} else {
 				s.state.Refund(l, t.words(s), now, p.clock, r.Time, k.Cost)
 			}

@@ -75,10 +75,11 @@ func (t *Table) trusted(now limiter.Tick, k *arith.Key) (n uint64) {
 		used := uint64(0)
 		if at, found := p.slots.find(place, identity(k, l)); found {
 			s := p.slots.at(at)
-			if !p.adopt(s, l, k.Rule, k.By, now) {
+			seen := p.look(s, l, k, now)
+			if seen == nil {
 				return 0
 			}
-			used = s.state.Probe(l, t.words(s), now, new(limiter.LimitDecision))
+			used = s.state.Probe(seen, t.words(s), now, new(limiter.LimitDecision))
 		}
 		n = min(n, 2*l.Capacity()-min(used, 2*l.Capacity()))
 	}
@@ -101,7 +102,8 @@ func (t *Table) UndoSettled(only int, now limiter.Tick, c *arith.Charge, at limi
 			continue
 		}
 		t.eachOf(now, k, 0, func(p *partition, _ int, _ *arith.Key, l *limiter.Limit, s *slot) bool {
-			if !p.void.has(s.place, at, 0) && p.adopt(s, l, k.Rule, k.By, now) {
+			if !p.void.has(s.place, at, 0) {
+				l = p.become(s, l, k, now)
 				arith.Undo(l, &s.state, t.words(s), now, p.clock, at, k.Cost)
 				p.expiresAt(0)
 			}

@@ -1,7 +1,6 @@
 package table
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -252,45 +251,6 @@ func (p *partition) relabel(s *slot, id uint16) (had uint16) {
 	}
 	s.limit = id
 	return had
-}
-
-// adopt converts a slot into one of l, if it belongs to an equal or a changed limit.
-// rule is the rule of l, nil for an import, and by is as in [arith.Key].
-func (p *partition) adopt(s *slot, l *limiter.Limit, rule *limiter.Rule, by uint16, now limiter.Tick) bool {
-	old := p.table.registry.limit(s.limit)
-	if old.Equal(l) {
-		p.table.registry.prefer(s.limit, l)
-		return true
-	}
-	id := p.table.registry.id(l, rule, cmp.Or(by, arith.LabelOf(p.table.keyOf(s.lo, old))))
-	if id == 0 {
-		return false
-	}
-	if arith.CountsID(l) != arith.CountsID(old) {
-		p.table.registry.left.note(old, l, rule, s.place, p.number, now, max(p.clock, now))
-		b := p.ledgerAt(s.place, s.lo^arith.NameID(old))
-		if l.Algorithm() != limiter.Concurrency {
-			strip(b, arith.CountsID(l)) // they have charged another counter, which was swept since
-		}
-		if old.Algorithm() != limiter.Concurrency && !follow(b, s, l, old, now) { // else it is held still
-			strip(b, arith.CountsID(old))
-			p.lending.follow(b, old, l, now)
-		}
-	}
-	charge, fresh := s.state.Adopt(l, old, p.table.words(s), now)
-	if fresh {
-		p.free(s)
-	}
-	p.table.registry.release(p.relabel(s, id), 1)
-	if fresh {
-		s.state.Roll(l, nil, now)
-		if charge > 0 {
-			s.state.Overdraw(l, nil, now, charge)
-		}
-	}
-	p.countSlots(s, l)
-	p.expiresAt(0) // it may recover sooner than before
-	return true
 }
 
 // insert adds an entry and makes room for it. Its key has been counted already.

@@ -3,7 +3,7 @@
 -- charged to this limit now, also beyond it, and what may be more than its count says is
 -- all of this limit. Nothing more is admitted than the larger of the two
 -- would have left. The result is stored even by a peek, since what is converted
--- later would count for longer.
+-- later would count for longer. What arith.Stays tells of stays as it is.
 --
 -- What holds have of a limit on concurrency is held still when the limit changes back: an entry of the key has
 -- the name of the counter that they charged, see concurrency.lua.
@@ -143,23 +143,22 @@ mend = function(s, v, i)
   end
 end
 
-adopt = function(s, v)
-  local p, close = s.p, string.find(v, ']', 1, true)
-  local read, old = pcall(parse, sub(v, 1, close or 0))
-  if not read or not F[old[1]] then
-    return anew(s)
+-- stays is arith.Stays, of a state s of the parameters old.
+local function stays(s, p, old, chosen)
+  if p[1] ~= old[1] or p[1] ~= 5 and p[1] ~= 6 then
+    return false
+  elseif chosen and p[3] == old[3] and p[5] == old[5] and p[6] == old[6] and p[8] == old[8] then
+    return true
   end
-  local bounds = s.c
-  s.p, s.c, s.adopted = old, nil, true
-  s.f = F[old[1]]
-  if not pcall(s.f.load, s, v, close + 1) then
-    s.p, s.c, s.f = p, bounds, F[p[1]]
-    return anew(s)
-  end
+  return s.f.used(s) > mostOf(p)
+end
+
+-- convert makes a state of the parameters old, whose text is was, one of p.
+local function convert(s, p, old, was, bounds)
   local counts, f = s.f.used(s), p[1]
   local empties = emptyAt(s)
   local over = empties <= now
-  if old[1] == 8 and f ~= 8 and s.name then
+  if old[1] == 8 and f ~= 8 and s.name and not dry then
     leaveSlots(s)
   end
   local full = old[1] == 3 and logMost(old) or (old[1] == 5 or old[1] == 6) and mostOf(old) or old.most or MOST
@@ -167,9 +166,8 @@ adopt = function(s, v)
   if bounded and counts < p[4] then
     counts = p[4]
   end
-  local was = sub(v, 1, close)
   local counted, is = worth(s.k, old, was), worth(s.k, p, s.text)
-  if not over and is ~= counted then
+  if not over and is ~= counted and not dry then
     local parts = {partly(s.k, old, was), partly(s.k, p, s.text)}
     local like = alike(p, old) and parts[1] == parts[2] and not (f == 3 and bounded) -- see arith.Follow
     leave(s, counted, is, not like and parts or nil, empties)
@@ -212,4 +210,34 @@ adopt = function(s, v)
     s.f.charge(s, counts)
   end
   return s
+end
+
+adopt = function(s, v, chosen)
+  local p, close = s.p, string.find(v, ']', 1, true)
+  local read, old = pcall(parse, sub(v, 1, close or 0))
+  if not read or not F[old[1]] then
+    return anew(s)
+  end
+  local bounds, was = s.c, sub(v, 1, close)
+  s.p, s.c, s.adopted = old, nil, true
+  s.f = F[old[1]]
+  if not pcall(s.f.load, s, v, close + 1) then
+    s.p, s.c, s.f = p, bounds, F[p[1]]
+    return anew(s)
+  end
+  if not stays(s, p, old, chosen) then
+    return convert(s, p, old, was, bounds)
+  end
+  s.want, s.text, s.adopted = {p, s.text}, was, false
+  old.cap, old[5], old[6] = p.cap, p[5], p[6]
+  return s
+end
+
+become = function(s)
+  local want, old, was = s.want, s.p, s.text
+  s.want = nil
+  if want and not stays(s, want[1], old) then
+    s.text, s.adopted = want[2], true
+    convert(s, want[1], old, was)
+  end
 end

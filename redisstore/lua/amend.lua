@@ -20,6 +20,7 @@ local life, ignore, states = head[4 + 2 * limits], head[5 + 2 * limits], {}
 
 -- overdraw charges n units whatever counts already. It returns how many were beyond the limit.
 local function overdraw(s, n)
+  become(s)
   local p, used, units = s.p, s.f.used(s), n
   local left = used < p.cap and p.cap - used or 0
   note(s, n)

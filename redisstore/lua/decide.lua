@@ -1,7 +1,7 @@
 -- One decision: all limits that are not in shadow admit it, or none is charged
 -- but for what count_rejected says.
 --
--- ARGV[1] goes on: 0, 1 for a peek, or 2 where limits in shadow are not charged;
+-- ARGV[1] goes on: 0, 1 for a peek, 8 for one that writes nothing, or 2 where limits in shadow are not charged;
 -- then for each limit its cost in units (0 peeks) and 1 if it is in shadow. The
 -- answer is the instant and, for each limit, 8*remaining with 1 added if it
 -- admits the cost, 2 if it is blocked and 4 if it was charged; the ticks until it
@@ -11,6 +11,9 @@
 -- more number for each limit: how often 2^32 units remain beyond those. The scripts that adopt or know holds have further KEYS, which they may
 -- write: see leave and arrive.
 local mode = head and head[3] or 0
+if mode == 8 then
+  mode, dry = 1, true
+end
 local states, allowed, shadowed = {false}, true, false
 local before, order, settled -- with an id: which limits were charged before; all, unless all were, with those last
 if arrive and not arrive(#ARGV - 1) then
@@ -69,7 +72,12 @@ for i = 1, #ARGV - 1 do
       charges = false
     end
     if charges and cost > 0 then
-      if count == 2 or together and count == 0 or s.allowed and count == 1 then
+      local charge = count == 2 or together and count == 0 or s.allowed and count == 1
+      if s.want and (charge or p[6] > 0 and not s.allowed and not s.blocked) then
+        become(s)
+        p, f = s.p, s.f
+      end
+      if charge then
         if note then
           note(s, cost, not allowed)
         end
@@ -130,7 +138,7 @@ if high then
     answer[#answer + 1] = high[i] or 0
   end
 end
-if writes then
+if writes and not dry then
   for i = 1, #ARGV - 1 do
     if states[i] and states[i].empties then
       write(states[i], states[i].empties)

@@ -19,7 +19,8 @@
 --   7 calendar windows a hash of the calendar; then follows a list of four bounds
 --   8 concurrency      1
 --
--- A number behind that is the ceiling: how much of the capacity this check may use. States do not depend on it.
+-- A number behind that is the ceiling: how much of the capacity this check may use. A "v" behind both tells that the
+-- request has chosen the number of the limit. States do not depend on them.
 --
 -- A limit or capacity above 2^32-1 makes a limit wide: its family is written as 8 more, and its
 -- counts are packed in more bytes. A script of a version without wide limits has no such family, so it
@@ -41,10 +42,11 @@ if now < 0 then
   now = t[1] * 1000000 + t[2]
 end
 
-local ceilings = {}
+local ceilings, chosen = {}, {}
 for i = 2, #ARGV do
   if string.byte(ARGV[i], -1) ~= 93 then -- a closing bracket
-    local text, ceiling = string.match(ARGV[i], '^(.*%])(%d+)$')
+    local text, ceiling = string.match(ARGV[i], '^(.*%])(%d*)v?$')
+    chosen[i - 1] = string.byte(ARGV[i], -1) == 118
     ARGV[i], ceilings[i - 1] = text or ARGV[i], ceiling
   end
 end
@@ -108,6 +110,8 @@ local held, arrive, room, spent, reserve, extension, sooner -- holds; see holds.
 local opened -- keys of counters that had holds as the script began, and were not written since
 local note, kept -- what becomes of what holds have charged; see since.lua
 local adopt -- makes a state of another limit one of this; nil: the script cannot
+local become -- does so before a charge with what adopt has left as it was
+local dry = false -- nothing is to be written
 local mend -- loads a state, or drops it if it is not readable; nil: the script fails
 local marked = false -- a state was left unread because its key has holds
 
@@ -154,7 +158,7 @@ local function open(i)
     end
   else
     marked = sub(v, 1, 1) == '{'
-    return adopt and adopt(s, v)
+    return adopt and adopt(s, v, chosen[i])
   end
   return s
 end

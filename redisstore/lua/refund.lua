@@ -96,7 +96,11 @@ end
 for i = 1, limits do
   if head[4 + i] > 0 then
     states[i] = not void and not ofSlots(i) and open(i) -- see release
-    dropped[i] = states[i] and head[4] == 0 and left(i) -- perhaps just now
+    local chosen = states[i] and states[i].want -- it was charged under another number since
+    if chosen and head[4] == 1 then
+      become(states[i])
+    end
+    dropped[i] = states[i] and head[4] == 0 and (chosen or left(i)) -- perhaps just now
   end
 end
 if strays() then
