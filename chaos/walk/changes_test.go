@@ -3,12 +3,37 @@ package walk
 import "slices"
 
 // becomes has the counter count by a limit with other numbers: "The counter is the same under each number". A bucket
-// leaks by them from the next call on that charges it or looks at it, and a log that keeps some keeps as many.
+// leaks by them from the next call on that charges it, and a log that keeps some keeps as many from the next look on.
 func (c *counter) becomes(l *lim) {
 	if c.lim == nil || !c.lim.bucket() && !c.lim.keepsSome() {
 		c.lim = l
 	} else {
 		c.next = l
+	}
+}
+
+// look has a call decide by the capacity that a bucket is to have: "A bucket leaks under the number that was charged last:
+// what charges nothing changes nothing". The result ends the look.
+func (c *counter) look(now int64) func() {
+	if c.next == nil || !c.lim.bucket() {
+		c.adopt(now)
+		return func() {}
+	}
+	seen := *c.lim
+	seen.burst, seen.ceiling = c.next.burst, c.next.ceiling
+	c.own, c.lim = c.lim, &seen
+	return func() {
+		if c.own != nil {
+			c.lim, c.next, c.own = c.own, nil, nil
+		}
+	}
+}
+
+// become has a bucket that is charged become what it is to be.
+func (c *counter) become(now int64) {
+	if c.own != nil {
+		c.lim, c.own = c.own, nil
+		c.adopt(now)
 	}
 }
 

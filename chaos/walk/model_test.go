@@ -46,7 +46,8 @@ type piece struct {
 // counter is the history of one limit of one key.
 type counter struct {
 	lim     *lim
-	next    *lim  // of a bucket or log: what it becomes when it is charged or looked at
+	next    *lim  // of a bucket or log: what it becomes when it is charged, a log also when it is looked at
+	own     *lim  // of a bucket during a look by another number: what it is
 	left    int64 // when it last became another one
 	changes int   // how often it did
 	pieces  []*piece
@@ -336,6 +337,7 @@ func wait(now int64, ok func(x int64) bool) int64 {
 }
 
 func (c *counter) charge(units, at int64, r *record) *piece {
+	c.become(at)
 	p := &piece{at: at, units: units, held: r, lim: c.lim, changes: c.changes}
 	c.pieces, c.last, c.changed = append(c.pieces, p), p, at
 	return p
@@ -437,7 +439,7 @@ func (q *request) slots() bool {
 
 func (m *model) check(q *request) (answer, *record) {
 	for _, c := range q.cs {
-		c.adopt(m.now)
+		defer c.look(m.now)()
 	}
 	if r := m.ids[q.name()]; q.id != "" && r != nil && q.cost > 0 && !q.peek {
 		if r.final && q.slots() {
@@ -621,6 +623,9 @@ func (m *model) refund(r *record) {
 			continue // "if its keys were reset since"
 		}
 		c, e := p.c, p.pieces[0]
+		if c.next != nil && c.lim.bucket() && (c.next.units != c.lim.units || c.next.burst != c.lim.burst) {
+			continue // it was charged under another number since
+		}
 		if c.adopt(m.now); c.void(e) {
 			continue
 		}
