@@ -28,6 +28,12 @@ class Requests(unittest.TestCase):
                   Request(attributes={"a": "\u00e9" * 4097}), Request(attributes={str(i): "" for i in range(17)})):
             with self.assertRaises(Invalid):
                 r.fields()
+        times = (0, 0.0, -1, -0.0001, float("nan"), float("inf"), 1e308, "5", [], True, 1j)
+        for r in (*(Request(id="i", hold=t) for t in times), *(Request(id="i", id_ttl=t) for t in times),
+                  Request(attributes=5), Request(attributes=["abc"]), Request(attributes={1: "x" * 9000}),
+                  Request(limits=[5]), Request(limits=7)):
+            with self.subTest(r=r), self.assertRaises(Invalid):
+                r.fields("id", "hold", "id_ttl")
         with self.assertRaises(Invalid):
             message({"limits": ["x" * (1 << 20)]})
         with self.assertRaises(Invalid):

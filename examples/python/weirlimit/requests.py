@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
@@ -32,6 +33,7 @@ class Request:
     receipt: wants a receipt, for a refund.
     id: the check counts once however often it is sent. id_ttl: seconds for which the id is remembered.
     hold: makes it a reservation that lasts so many seconds. It needs an id.
+    Both are above 0. Less than a millisecond is one.
     tenant: whose counters, for administrators.
     """
 
@@ -59,12 +61,15 @@ class Request:
             value = getattr(self, name)
             if value is None or value is False:
                 continue
-            if name in ("hold", "id_ttl"):
-                name, value = name + "_ms", max(1, round(value * 1000))
-            elif name == "attributes":
-                value = dict(value)
-            elif name == "limits":
-                value = [dict(limit) for limit in value]
+            try:
+                if name in ("hold", "id_ttl"):
+                    name, value = name + "_ms", milliseconds(name, value)
+                elif name == "attributes":
+                    value = dict(value)
+                elif name == "limits":
+                    value = [dict(limit) for limit in value]
+            except (TypeError, ValueError, OverflowError) as error:
+                raise Invalid(f"{name} is not valid: {error}") from error
             out[name] = value
         self._bounded(out)
         return out
@@ -76,12 +81,21 @@ class Request:
             raise Invalid(f"the request has {len(attributes)} attributes: a node takes {MOST_ATTRIBUTES}")
         strings = [*fields.items(), *attributes.items(), *((name, name) for name in attributes)]
         for name, value in strings:
+            if not isinstance(name, str):
+                raise Invalid(f"the name of attribute {name!r:.40} is no string")
             if isinstance(value, str) and len(encoded(name, value)) > MOST_STRING:
                 raise Invalid(f"{name[:40]} is longer than {MOST_STRING} bytes")
 
 
 CHECK = ("cost", "peek", "receipt", "id", "id_ttl", "hold", "tenant")
 AMEND = ("id", "id_ttl")
+
+
+def milliseconds(name: str, seconds: float) -> int:
+    """Returns a time in milliseconds. The API takes 0 for no time given, so one that is not above 0 is refused."""
+    if isinstance(seconds, bool) or not math.isfinite(seconds) or seconds <= 0:
+        raise Invalid(f"{name} is {seconds!r}: give seconds, above 0")
+    return max(1, round(seconds * 1000))
 
 
 def encoded(name: str, value: str) -> bytes:
