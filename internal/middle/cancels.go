@@ -12,7 +12,7 @@ import (
 
 const (
 	// maxCancels bounds the cancellations that one limiter makes at a time.
-	maxCancels = 64
+	maxCancels = 1024
 	// cancelWithin bounds one of them, with its repetition after cancelAgain.
 	cancelWithin, cancelAgain = 5 * time.Second, time.Second
 )
@@ -32,8 +32,27 @@ func NewCancels(settle func(context.Context, limiter.Request, int64, ...limiter.
 
 // Begin cancels the reservation of a request in the background, within 5 s. The check may still be
 // under way, so what is unknown or was not answered is cancelled once more a second later. Begin
-// does nothing while 64 others are under way: the hold then ends by itself.
-func (c *Cancels) Begin(ctx context.Context, q *limiter.Request) {
+// does nothing while 1024 others are under way: the hold then ends by itself.
+func (c *Cancels) Begin(ctx context.Context, q *limiter.Request) { c.begin(ctx, q, true) }
+
+// Wait cancels the reservation of a request at once, and waits for the answer. If need be, it is cancelled once more in
+// the background, as by Begin.
+func (c *Cancels) Wait(ctx context.Context, q *limiter.Request) {
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWithin)
+	defer cancel()
+	if !c.done(within, q) {
+		c.begin(ctx, q, false)
+	}
+}
+
+// done cancels once, and reports whether a further time could change nothing.
+func (c *Cancels) done(ctx context.Context, q *limiter.Request) bool {
+	out, err := c.settle(ctx, *q, 0, limiter.IgnoreUnknown())
+	return err == nil && out.State != limiter.AmendUnknown
+}
+
+// begin cancels in the background, first at once if atOnce is set.
+func (c *Cancels) begin(ctx context.Context, q *limiter.Request, atOnce bool) {
 	select {
 	case c.under <- struct{}{}:
 	default:
@@ -47,12 +66,12 @@ func (c *Cancels) Begin(ctx context.Context, q *limiter.Request) {
 			cancel()
 			<-c.under
 		}()
-		if out, err := c.settle(ctx, r, 0, limiter.IgnoreUnknown()); err == nil && out.State != limiter.AmendUnknown {
+		if atOnce && c.done(ctx, &r) {
 			return
 		}
 		select {
 		case <-time.After(cancelAgain):
-			_, _ = c.settle(ctx, r, 0, limiter.IgnoreUnknown()) // if it fails, the hold ends by itself
+			_ = c.done(ctx, &r) // if it fails, the hold ends by itself
 		case <-ctx.Done():
 		}
 	}()

@@ -13,6 +13,12 @@ import (
 
 // What is unknown, or not answered, is cancelled once more, by what the request was at first.
 func TestCancelsAgain(t *testing.T) {
+	for _, wait := range []bool{false, true} {
+		cancelsAgain(t, wait)
+	}
+}
+
+func cancelsAgain(t *testing.T, wait bool) {
 	for name, test := range map[string]struct {
 		state limiter.AmendState
 		err   error
@@ -33,7 +39,14 @@ func TestCancelsAgain(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			q := limiter.Request{ID: "1", Attributes: map[string]string{"a": "b"}}
-			c.Begin(ctx, &q)
+			if wait {
+				c.Wait(ctx, &q)
+				if len(at) != 1 {
+					t.Errorf("%s: %d cancellations when Wait returned", name, len(at))
+				}
+			} else {
+				c.Begin(ctx, &q)
+			}
 			clear(q.Attributes)
 			q.ID = "2"
 			time.Sleep(2 * cancelWithin)

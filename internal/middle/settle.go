@@ -93,7 +93,7 @@ func (s *Settling[Used, Told]) GivenUp(ctx context.Context, q *limiter.Request, 
 	switch {
 	case q.Hold == 0 || front.OfRequest(err) || errors.Is(err, limiter.ErrForbidden): // nothing was reserved
 	case ctx.Err() != nil:
-		_, _ = s.end(ctx, q, 0, nil) // if it fails, the hold ends by itself
+		s.cancels.Wait(ctx, q) // the request's own goroutine can wait: its caller has hung up
 	default: // a client has errors of its own
 		s.cancels.Begin(ctx, q)
 	}
