@@ -21,10 +21,13 @@ import (
 // alone makes a unary call to a node, and if that fails one more to another node, within
 // the timeout. The first one is waited for as long as one node may take, if there is
 // another.
-func (c *Client) alone(ctx context.Context, call unary) error { return c.aloneBy(ctx, nil, call) }
+func (c *Client) alone(ctx context.Context, call unary) error {
+	return c.aloneBy(ctx, nil, false, call)
+}
 
-// aloneBy is alone, and asks a node first if it is up, unless it is nil.
-func (c *Client) aloneBy(ctx context.Context, first *node, call unary) error {
+// aloneBy is alone, and asks a node first if it is up, unless it is nil. once states that the call must not be made
+// again if it may have been carried out.
+func (c *Client) aloneBy(ctx context.Context, first *node, once bool, call unary) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.config.Timeout, ErrUnanswered)
 	defer cancel()
 	tries := tries{owner: first}
@@ -48,7 +51,7 @@ func (c *Client) aloneBy(ctx context.Context, first *node, call unary) error {
 		}
 		tries.note(n, err)
 		tries.unknown = tries.unknown || fate == unknown
-		if ctx.Err() != nil || tries.count > min(c.known(), 2)-1 {
+		if ctx.Err() != nil || once && tries.unknown || tries.count > min(c.known(), 2)-1 {
 			return tries.failed()
 		}
 	}
@@ -118,13 +121,13 @@ func (c *Client) askAlone(ctx context.Context, r *limiter.Request, d *limiter.De
 	if err := sendable(r); err != nil {
 		return err
 	}
-	return c.askUnary(ctx, c.newCheck(r, peek), d)
+	return c.askUnary(ctx, r, c.newCheck(r, peek), d)
 }
 
-// askUnary makes a check by a call of its own.
-func (c *Client) askUnary(ctx context.Context, q *weirv1.CheckRequest, d *limiter.Decision) error {
+// askUnary makes the check of a request by a call of its own.
+func (c *Client) askUnary(ctx context.Context, r *limiter.Request, q *weirv1.CheckRequest, d *limiter.Decision) error {
 	var m *weirv1.CheckResponse
-	err := c.alone(ctx, func(ctx context.Context, api weirv1.LimiterClient, o ...grpc.CallOption) (err error) {
+	err := c.aloneBy(ctx, nil, c.forgets(r, q.GetPeek()), func(ctx context.Context, api weirv1.LimiterClient, o ...grpc.CallOption) (err error) {
 		m, err = api.Check(ctx, q, o...)
 		return err
 	})

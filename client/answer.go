@@ -250,6 +250,9 @@ func fateOf(code uint32, message string, wait time.Duration) (fate, error) {
 	switch codes.Code(code) {
 	case codes.InvalidArgument:
 		// The message begins with the text of ErrInvalid already.
+		if strings.HasPrefix(message, limiter.ErrNoID.Error()) {
+			return answered, &nodeError{message, limiter.ErrNoID}
+		}
 		return answered, &nodeError{message, ErrInvalid}
 	case codes.FailedPrecondition:
 		if strings.HasPrefix(message, ErrRaised.Error()) {
@@ -299,6 +302,7 @@ func (b *batch) decision(i int, r *limiter.Request, d *limiter.Decision) (fate, 
 	if b.fate != answered || b.err != nil {
 		return b.fate, b.err
 	}
+	i = b.place(i)
 	f, ok := b.flaws[i]
 	if ok && f.by == nil {
 		return f.fate, f.err

@@ -33,9 +33,12 @@ const (
 type batch struct {
 	kind kind
 	node *node
-	n    int   // checks
-	size int   // bytes of strings
-	refs int32 // see release; atomic
+	n    int // checks
+	// waits is how many of their callers wait for the answer, or did when it was sent.
+	waits int
+	gone  []int // those whose callers gave up before it was sent, by the numbers that add returned
+	size  int   // bytes of strings
+	refs  int32 // see release; atomic
 
 	message weirv1.CheckColumns
 	begun   time.Time // when the first check was added
@@ -54,6 +57,7 @@ type batch struct {
 	limits []*named // the limits that the reply refers to
 	starts []int32  // where the limits of each check begin in the reply's columns
 	flaws  map[int]flaw
+	named  []string // the ids that callers have given to its checks
 }
 
 // fits reports whether there is room for a request.
@@ -104,6 +108,10 @@ func sizeOf(r *limiter.Request) (int, error) {
 		return 0, fmt.Errorf("%w: the request has %d bytes; at most %d are allowed", ErrInvalid, size+len(r.Rule),
 			MaxMessageBytes)
 	}
+	if r.Tenant != "" || r.Caller != "" || r.Scope != nil || r.Lent || r.Rate > 0 || r.Fast {
+		return 0, fmt.Errorf("%w: the request has a Tenant, Caller, Scope, Lent, Rate or Fast, which only a node in the same "+
+			"process takes: nodes know their callers by certificates and tokens", ErrInvalid)
+	}
 	if len(r.Limits) > 0 || r.Hold > 0 {
 		if err := spelled(r); err != nil {
 			return 0, err
@@ -145,7 +153,10 @@ func spelled(r *limiter.Request) error {
 
 // checkKeys returns an error for keys of limits that no message can carry.
 func checkKeys(r *limiter.Request) error {
-	if slices.ContainsFunc(r.Limits, func(l *limiter.Limit) bool { return l != nil && l.Spec().Ceiling != 0 }) {
+	if i := slices.IndexFunc(r.Limits, func(l *limiter.Limit) bool { return l == nil || l.Window() == 0 }); i >= 0 {
+		return fmt.Errorf("%w: limit %d of the request is nil or empty: make limits with NewLimit", ErrInvalid, i)
+	}
+	if slices.ContainsFunc(r.Limits, func(l *limiter.Limit) bool { return l.Spec().Ceiling != 0 }) {
 		return fmt.Errorf("%w: a limit of the request has a ceiling, which only draws of the rules file have: give a lower "+
 			"limit", ErrInvalid)
 	}
@@ -183,6 +194,7 @@ func (b *batch) add(r *limiter.Request, id *identified, size int) int {
 	b.addCost(r)
 	b.appendID(r, id)
 	b.n++
+	b.waits++
 	b.size += size
 	atomic.AddInt32(&b.refs, 1) // a caller may give up at any time
 	return i
@@ -242,8 +254,9 @@ func (b *batch) clear() {
 	m.IpLengths, m.GroupLengths, m.MethodLengths = m.IpLengths[:0], m.GroupLengths[:0], m.MethodLengths[:0]
 	m.Ids, m.IdLengths = m.Ids[:0], m.IdLengths[:0]
 	m.Attributes, m.Costs, m.RuleCosts = nil, m.Costs[:0], m.RuleCosts[:0]
-	b.n, b.size, b.node, b.timer = 0, 0, nil, nil
-	b.reading, b.finished = false, false
+	b.n, b.waits, b.size, b.node, b.timer = 0, 0, 0, nil, nil
+	b.reading, b.finished, b.sent = false, false, time.Time{}
+	b.gone, b.named = b.gone[:0], b.named[:0]
 	b.fate, b.err, b.reply, b.flaws = answered, nil, nil, nil
 	b.limits, b.starts = b.limits[:0], b.starts[:0]
 }

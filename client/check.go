@@ -18,7 +18,9 @@ import (
 // no answer comes in time, another node is asked once. The check is still counted only
 // once, since the nodes remember its id: the id of the request, or else one that the client
 // makes, see [Config.NoIDs]. It may be counted twice if one of the nodes runs a version
-// without ids, or if a policy answered in place of Redis.
+// without ids, or if a policy answered in place of Redis. Rules with "any" take no ids: a check by such a rule may be
+// counted twice, unless the client knows the rules by the ring. Then it is not asked again, and the error wraps
+// [ErrUnanswered].
 func (c *Client) Check(ctx context.Context, r limiter.Request) (limiter.Decision, error) {
 	var d limiter.Decision
 	if err := c.ask(ctx, &r, &d, false); err != nil {

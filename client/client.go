@@ -42,6 +42,8 @@ type Client struct {
 	pending  int     // number of checks that wait for answers
 	messages uint64  // number of messages sent
 	closed   bool
+	// underWay has the message with the check of each id that callers have given and whose answer is awaited.
+	underWay map[string]*batch
 }
 
 // Open makes a client and begins to connect. It does not wait for a connection; the
@@ -190,11 +192,11 @@ func (c *Client) ask(ctx context.Context, r *limiter.Request, d *limiter.Decisio
 			return err
 		}
 		if err := t.batch.wait(ctx); err != nil {
-			c.release(t.batch)
+			c.giveUp(t)
 			return err
 		}
 		fate, err := t.batch.decision(t.index, r, d)
-		again := fate != answered && tries.again(c, t.batch, fate, err)
+		again := fate != answered && tries.again(c, t.batch, r, fate, err)
 		c.release(t.batch)
 		switch {
 		case fate == answered:
@@ -219,15 +221,24 @@ func (c *Client) add(k kind, r *limiter.Request, size int, t *tries) (ticket, er
 		c.mu.Unlock()
 		return ticket{}, t.because(err)
 	}
-	b := n.tail(k, r, size)
-	i := b.add(r, &t.id, size)
-	c.pending++
+	out := n.put(k, r, size, t)
 	send := n.condition == up && len(n.flight) < c.config.Window
 	c.mu.Unlock()
 	if send {
 		n.notify()
 	}
-	return ticket{b, i}, nil
+	return out, nil
+}
+
+// put adds a check to a message for the node. The lock is held.
+func (n *node) put(k kind, r *limiter.Request, size int, t *tries) ticket {
+	b := n.tail(k, r, size)
+	out := ticket{b, b.add(r, &t.id, size)}
+	n.client.pending++
+	if r.ID != "" {
+		n.client.note(r.ID, b)
+	}
+	return out
 }
 
 // choose returns the node to ask. It prefers nodes that were not tried. Among them the
@@ -298,7 +309,8 @@ func (c *Client) finish(b *batch) bool {
 	}
 	b.finished = true
 	b.spoiled = !b.timer.Stop()
-	c.pending -= b.n
+	c.ended(b)
+	c.pending -= b.waits
 	return true
 }
 

@@ -99,7 +99,8 @@ type Config struct {
 	IgnoreRing bool
 	// NoIDs sends checks without ids, unless the request has one. Default false: the client
 	// gives each check an id of its own, by which the nodes remember the answer for twice
-	// Timeout. So a check that the client sends again, since no answer came, counts once. An
+	// Timeout. So a check that the client sends again, since no answer came, counts once, but not by a rule with "any",
+	// see [Client.Check]. An
 	// id takes 16 bytes on the wire, and one more counter at the node while it is remembered.
 	NoIDs bool
 	// Leases lets the client borrow units of keys that it checks often, at least 32 times in 100 ms, by rules with

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/dialing"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
@@ -25,7 +26,7 @@ import (
 func bench() (*Client, *node) {
 	c := &Client{credentials: new(dialing.Credentials),
 		config: Config{MaxMessage: 10, Window: 2, MaxPending: 10, Timeout: time.Hour}, attempt: time.Hour, again: time.Hour}
-	c.batches.New = func() any { return new(batch) }
+	c.batches.New, c.charges.New = func() any { return new(batch) }, func() any { return new(arith.Charge) }
 	n := &node{client: c, addr: "there", condition: up, wake: make(chan struct{}, 1)}
 	c.nodes = []*node{n}
 	return c, n
@@ -306,7 +307,7 @@ func TestTriesWhileNodesChange(t *testing.T) {
 	}
 	var tries tries
 	turn("127.0.0.1:1")
-	if !tries.again(c, &batch{node: n, begun: time.Now()}, undecided, errSilent) {
+	if !tries.again(c, &batch{node: n, begun: time.Now()}, new(limiter.Request), undecided, errSilent) {
 		t.Error("the only node that was tried is not asked again")
 	}
 	meeting.Wait() // the next lock would order them

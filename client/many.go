@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -96,7 +97,7 @@ func (c *Client) checkOwn(ctx context.Context, rs []limiter.Request, ds []limite
 	var unsent error // why further calls are not made
 	send := func() {
 		if unsent == nil {
-			unsent = notAfter(c.checkSome(ctx, m, at, ds, all))
+			unsent = notAfter(c.checkSome(ctx, m, at, rs, ds, all))
 		} else {
 			for _, i := range at {
 				all[i].err = unsent
@@ -136,10 +137,11 @@ func notAfter(err error) error {
 
 // checkSome makes one call with the checks of the requests at these indices. It returns the
 // error of the call as a whole.
-func (c *Client) checkSome(ctx context.Context, m *weirv1.CheckBatchRequest, at []int, ds []limiter.Decision,
-	all []one) error {
+func (c *Client) checkSome(ctx context.Context, m *weirv1.CheckBatchRequest, at []int, rs []limiter.Request,
+	ds []limiter.Decision, all []one) error {
 	var got *weirv1.CheckBatchResponse
-	err := c.alone(ctx, func(ctx context.Context, api weirv1.LimiterClient, o ...grpc.CallOption) (err error) {
+	once := slices.ContainsFunc(at, func(i int) bool { return c.forgets(&rs[i], false) })
+	err := c.aloneBy(ctx, nil, once, func(ctx context.Context, api weirv1.LimiterClient, o ...grpc.CallOption) (err error) {
 		got, err = api.CheckBatch(ctx, m, o...)
 		return err
 	})
@@ -181,9 +183,7 @@ func (c *Client) addAll(rs []limiter.Request, all []one) (some bool) {
 			o.err, o.wants = o.tries.because(err), false
 			continue
 		}
-		o.batch = n.tail(kind{rule: rs[i].Rule, ids: o.tries.id.ids}, &rs[i], o.size)
-		o.index = o.batch.add(&rs[i], &o.tries.id, o.size)
-		c.pending++
+		o.ticket = n.put(kind{rule: rs[i].Rule, ids: o.tries.id.ids}, &rs[i], o.size, &o.tries)
 		asked[n], some = true, true
 	}
 	c.mu.Unlock()
@@ -196,7 +196,7 @@ func (c *Client) addAll(rs []limiter.Request, all []one) (some bool) {
 // take reads the answer to one request, or finds that it must be retried.
 func (o *one) take(c *Client, r *limiter.Request, d *limiter.Decision) {
 	fate, err := o.batch.decision(o.index, r, d)
-	o.wants = fate != answered && o.tries.again(c, o.batch, fate, err)
+	o.wants = fate != answered && o.tries.again(c, o.batch, r, fate, err)
 	switch {
 	case fate == answered:
 		if o.err = o.tries.because(err); err == nil && o.of.warm {
@@ -212,11 +212,11 @@ func (o *one) take(c *Client, r *limiter.Request, d *limiter.Decision) {
 	o.batch = nil
 }
 
-// forget drops the references to all messages that are still awaited.
+// forget gives up all checks that are still awaited.
 func (c *Client) forget(all []one) {
 	for i := range all {
-		if b := all[i].batch; b != nil {
-			c.release(b)
+		if all[i].batch != nil {
+			c.giveUp(all[i].ticket)
 		}
 	}
 }

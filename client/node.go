@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,7 +89,7 @@ func (n *node) keep(ctx context.Context) {
 		worked, err := n.serveSafely(ctx)
 		if ctx.Err() != nil {
 			n.client.mu.Lock()
-			why := n.why // the node was let go
+			why := cmp.Or(n.why, errLetGo)
 			if n.client.closed {
 				why = ErrClosed
 			}
@@ -155,9 +156,9 @@ func (n *node) serve(ctx context.Context) (worked bool, err error) {
 	}
 	patience.Stop()
 	began := c.config.now()
-	c.mu.Lock()
-	n.condition, n.why, n.hangUp = up, nil, cancel
-	c.mu.Unlock()
+	if !n.rise(ctx, cancel) {
+		return false, n.reason(ctx, ctx.Err())
+	}
 	c.told(n, first.GetView())
 	sent := make(chan struct{})
 	go func() {
@@ -184,6 +185,17 @@ func (n *node) serve(ctx context.Context) (worked bool, err error) {
 	return replies > 0 || n.moves() || undecided && c.config.now().Sub(began) >= retryMost, err
 }
 
+// rise marks the node as up, unless the stream is to end already: whoever has let the node go has marked it as down.
+func (n *node) rise(ctx context.Context, hangUp context.CancelCauseFunc) bool {
+	n.client.mu.Lock()
+	defer n.client.mu.Unlock()
+	if ctx.Err() != nil {
+		return false
+	}
+	n.condition, n.why, n.hangUp = up, nil, hangUp
+	return true
+}
+
 // finish ends a stream whose node has a newer connection: the node answers what is in
 // flight, and then ends it too. If it does not, the stream is given up.
 func (n *node) finish(ctx context.Context, stream weirv1.Limiter_CheckStreamClient, giveUp context.CancelCauseFunc) {
@@ -200,6 +212,8 @@ func (n *node) finish(ctx context.Context, stream weirv1.Limiter_CheckStreamClie
 }
 
 var (
+	// errLetGo is why nodes are down that the client does not ask any more.
+	errLetGo = errors.New("the node is not a member any more")
 	// errSilent is wrapped if a node does not answer.
 	errSilent = errors.New("it does not answer")
 	// errReply is wrapped if a node's reply is not valid.
@@ -265,6 +279,7 @@ func (n *node) next() *batch {
 	b := n.queue[0]
 	n.queue = slices.Delete(n.queue, 0, 1)
 	b.open = false
+	b.shrink()
 	b.sent = time.Now()
 	c.messages++
 	b.message.Id, b.message.Rule, b.message.Peek, b.message.EveryLimit = c.messages, b.kind.rule, b.kind.peek,

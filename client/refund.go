@@ -25,7 +25,7 @@ func (c *Client) CheckWithReceipt(ctx context.Context, r limiter.Request) (limit
 	q := c.newCheck(&r, false)
 	q.Receipt = true
 	var d limiter.Decision
-	if err := c.askUnary(ctx, q, &d); err != nil {
+	if err := c.askUnary(ctx, &r, q, &d); err != nil {
 		return limiter.Decision{}, err
 	}
 	return d, nil

@@ -38,8 +38,9 @@ var ErrRaised = limiter.ErrRaised
 var ErrCosts = limiter.ErrCosts
 
 // Reserve is [Client.Check] of a request with a Hold, to which it gives an id if it has none: by
-// the request it is settled later. After an error that wraps [ErrUnanswered] it may have been
-// reserved: cancel it, or it ends by itself. The nodes must allow refunds (their flag
+// the request it is settled later. After an error that wraps [ErrUnanswered], or that of the context, it may have been
+// reserved: cancel it, or it ends by itself. Settle, Cancel and Extend wait, within Timeout, for a check of the same id
+// that this client still has on a stream. The nodes must allow refunds (their flag
 // --allow-refunds); else the error wraps [ErrDenied].
 func (c *Client) Reserve(ctx context.Context, r *limiter.Request) (limiter.Decision, error) {
 	if r.Hold == 0 {
@@ -116,11 +117,16 @@ func (c *Client) amend(ctx context.Context, r *limiter.Request,
 		return Amended{}, err
 	}
 	q := newCheckRequest(r, false)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.config.Timeout, ErrUnanswered)
+	defer cancel()
+	if err := c.behind(ctx, r.ID); err != nil {
+		return Amended{}, err
+	}
 	var m *weirv1.ReservationResponse
 	of := c.resolve(r)
 	owner := of.owner()
 	of.forget(c)
-	err := c.aloneBy(ctx, owner, func(ctx context.Context, api weirv1.LimiterClient,
+	err := c.aloneBy(ctx, owner, false, func(ctx context.Context, api weirv1.LimiterClient,
 		o ...grpc.CallOption) (err error) {
 		m, err = call(ctx, q, api, o...)
 		return err

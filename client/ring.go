@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -212,7 +211,7 @@ func (c *Client) meet(ctx context.Context, members []*weirv1.RingMember) ([]*nod
 	c.nodes = slices.DeleteFunc(c.nodes, func(n *node) bool {
 		gone := n.learned && !slices.Contains(out, n)
 		if gone {
-			n.condition, n.why = down, errors.New("the node is not a member any more")
+			n.condition, n.why = down, errLetGo
 			n.end()
 		}
 		return gone

@@ -46,18 +46,25 @@ type severalError struct {
 func (e *severalError) Error() string { return e.text }
 func (e *severalError) Unwrap() error { return e.kind }
 
-// again records a failed attempt and reports whether another one may be made.
-func (t *tries) again(c *Client, b *batch, f fate, err error) bool {
+// again records a failed attempt of a check and reports whether another one may be made.
+func (t *tries) again(c *Client, b *batch, r *limiter.Request, f fate, err error) bool {
 	if t.count == 0 {
 		t.begun = b.begun
 	}
 	t.note(b.node, err)
 	may := t.count <= c.known() && time.Since(t.begun) <= c.again
 	if f == unknown {
-		may = may && !t.unknown
+		may = may && !t.unknown && !c.forgets(r, b.kind.peek)
 		t.unknown = true
 	}
 	return may
+}
+
+// forgets reports whether nodes are known not to remember a check. Rules with "any" take no ids, so what is sent again
+// by one of them is charged again.
+func (c *Client) forgets(r *limiter.Request, peek bool) bool {
+	known := c.ring.Load()
+	return !peek && known != nil && (r.ID == "" || r.IDOptional) && known.set.Alternatives(r) != nil
 }
 
 // known returns the number of known nodes. The caller does not hold the lock.

@@ -39,11 +39,13 @@ type Settling struct {
 // IgnoreUnknown charges nothing if the id is not known: see [Amend.IgnoreUnknown].
 func IgnoreUnknown() SettleOption { return func(a *Settling) { a.IgnoreUnknown = true } }
 
-// Settlement returns what options say, for whoever implements Settle.
+// Settlement returns what options say, for whoever implements Settle. It ignores nil ones.
 func Settlement(opts ...SettleOption) Settling {
 	var a Settling
 	for _, set := range opts {
-		set(&a)
+		if set != nil {
+			set(&a)
+		}
 	}
 	return a
 }

@@ -259,8 +259,8 @@ func withoutID(r *limiter.Request, c *arith.Charge) error {
 		return nil
 	}
 	c.Clear()
-	return fmt.Errorf("%w: a check by a rule with \"any\" takes no id, by which each quota would have to know whether "+
-		"another was charged: leave out the id and the hold", limiter.ErrInvalid)
+	return fmt.Errorf("%w, by which each quota would have to know whether another was charged: leave out the id and the hold",
+		limiter.ErrNoID)
 }
 
 // rejectsBesides returns an error for limits of a request that count rejected requests beside a rule with alternatives.

@@ -15,6 +15,13 @@ func ofAnswers() []mutation {
 			edits: []edit{
 				{"client/check.go", "		d.Refuse()\n", ""},
 			}},
+		{name: "a node that was let go does not rise", pkg: "./client", test: "^TestANodeThatWasLetGoDoesNotRise$",
+			edits: []edit{
+				{"client/node.go", "	if ctx.Err() != nil {\n		return false\n	}\n	n.condition", "	n.condition"},
+			}},
+		{name: "what no message carries is not asked", pkg: "./client", test: "^TestFieldsThatAreNotSent$", edits: []edit{
+			{"client/batch.go", "	if r.Tenant != \"\" || ", "	if false && r.Tenant != \"\" || "},
+		}},
 		{name: "nothing comes back from a full count", pkg: "./limiter/arith", test: "^TestNothingComesBackFromAFullCount$",
 			edits: []edit{
 				{"limiter/arith/state.go", "bool { return count == l.maxUnits() }", "bool { return false }"},

@@ -4,6 +4,18 @@ package main
 func ofHolds() []mutation {
 	const cluster, table, sim = "./internal/cluster", "./limiter/table", "./chaos/sim"
 	return []mutation{
+		{name: "a check that is given up is not sent", pkg: "./client", test: "^TestACheckThatIsGivenUpIsNotSent$",
+			edits: []edit{
+				{"client/behind.go", "		at = slices.Index(b.node.queue, b)\n", ""},
+			}},
+		{name: "a cancellation goes behind its check", pkg: "./client", test: "^TestACancellationGoesBehindItsCheck$",
+			edits: []edit{
+				{"client/behind.go", "		if b == nil {\n", "		if true {\n"},
+			}},
+		{name: "hanging up leaves no reservation", pkg: "./internal/middle", test: "^TestHangingUpLeavesNoReservation$",
+			edits: []edit{
+				{"internal/middle/cancels.go", "	if !c.done(within, q) {\n", "	if !c.done(within, q) && false {\n"},
+			}},
 		{name: "a settlement waits for the heir", pkg: sim, test: "^TestASettlementOutlivesItsOwner$", edits: []edit{
 			{"internal/cluster/amend.go", "	return d.confirm(t, q, parts, answer), nil\n", "	return route.Answered, nil\n"},
 		}},

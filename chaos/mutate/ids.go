@@ -4,6 +4,12 @@ package main
 func ofIDs() []mutation {
 	const cluster, replica, suite = "./internal/cluster", "./internal/cluster/replica", "./limiter/limitertest"
 	return []mutation{
+		{name: "a check without an id is not repeated", pkg: "./client", test: "^TestNotRepeatedWithoutID$", edits: []edit{
+			{"client/tries.go", " && !c.forgets(r, b.kind.peek)", ""},
+		}},
+		{name: "a call without an id is not repeated", pkg: "./client", test: "^TestNotRepeatedWithoutID$", edits: []edit{
+			{"client/alone.go", " || once && tries.unknown", ""},
+		}},
 		{name: "pushed ids are sent once", pkg: "./internal/cluster/replica", test: "^TestPushedIDsAreSentOnce$",
 			edits: []edit{
 				{"internal/cluster/replica/handoff.go", "			p.own.ids.some = true // of those", "			// of those"},
