@@ -3,11 +3,13 @@ package middle
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/weirlimit/weir/internal/front"
+	"github.com/weirlimit/weir/internal/seldom"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -31,6 +33,7 @@ type Core[Extract, Used, Told any] struct {
 
 	attributes []attribute[Extract]
 	pool       sync.Pool // of *Check
+	lines      seldom.Lines
 }
 
 type attribute[Extract any] struct {
@@ -138,6 +141,21 @@ func (c *Core[Extract, Used, Told]) Complete(decider any, addressIn string, ids 
 	}
 	c.pool.New = func() any { return new(Check) }
 	return errors.Join(problems...)
+}
+
+// Blame returns an error of the decider. If the middleware's configuration has caused it, since it gives ids or
+// reservations to a rule that takes none, it returns another error, which is not of the request, and logs it at most once
+// a minute.
+func (c *Core[Extract, Used, Told]) Blame(err error) error {
+	if !errors.Is(err, limiter.ErrNoID) {
+		return err
+	}
+	if more, due := c.lines.Due("", time.Now()); due {
+		slog.Warn("a rule takes no ids, and a middleware gives some to its requests", "middleware", c.Package, "error", err,
+			"not_logged", more)
+	}
+	return fmt.Errorf("%s: Settle and ID are not for a rule with \"any\": %v", c.Package,
+		err) //nolint:errorlint // it is not the request that is not valid
 }
 
 // Check is the memory for one check. It is pooled.

@@ -132,6 +132,7 @@ func (l *Limiter) DecideInto(ctx context.Context, call *Call, d *limiter.Decisio
 // failed returns the error for a call that could not be decided, or nil if it may
 // proceed all the same.
 func (l *Limiter) failed(ctx context.Context, call *Call, err error) error {
+	err = l.core.Blame(err)
 	switch {
 	case l.onError != nil:
 		return l.onError(ctx, call, err)

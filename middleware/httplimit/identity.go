@@ -37,7 +37,7 @@ func FromHost(r *http.Request) string { return r.Host }
 // same id and keys gets the answer of the first one and is not counted. Callers must not be
 // able to choose the id, since a caller that sends one id twice is not charged for the second
 // request. A proxy that repeats requests can write it into them, for example. A request is
-// counted each time if no source returns a value.
+// counted each time if no source returns a value. Rules with "any" take no ids, see [Settle].
 func ID(from ...Extract) Option {
 	set := identify("ID", from, func(q *limiter.Request) *string { return &q.ID })
 	return func(l *Limiter) error {

@@ -137,6 +137,7 @@ func (l *Limiter) decide(r *http.Request, c *middle.Check) error {
 // failed answers a request that could not be decided, and reports whether it may
 // proceed all the same.
 func (l *Limiter) failed(w http.ResponseWriter, r *http.Request, err error) bool {
+	err = l.core.Blame(err)
 	if l.onError != nil {
 		return l.onError(w, r, err)
 	}

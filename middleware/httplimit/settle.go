@@ -48,7 +48,8 @@ type Response struct {
 // (on_expiry). The end of the response waits for the settlement, 5 s at most.
 //
 // hold should be longer than any request takes, since a settlement after it is charged in
-// full. The decider must be a [Settler], and nodes must allow refunds. Each request has an id
+// full. The decider must be a [Settler], and nodes must allow refunds. Rules with "any" reserve nothing: their requests
+// are treated as while the decider fails, and a warning is logged (log/slog) once a minute. Each request has an id
 // of its own, so Settle and [ID] exclude each other. Checks by other methods are not
 // reservations. A request that could not be decided, but passes, is not settled. It may have
 // been reserved all the same, so it is cancelled, in the background unless its context has ended, and used is not
@@ -145,7 +146,7 @@ func (w *writer) WriteHeader(status int) {
 
 // begun notes the status of the response: the first one that is not informational.
 func (w *writer) begun(status int) {
-	if w.Status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
+	if w.Status == 0 && !w.Hijacked && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		w.Status = status
 	}
 }
@@ -160,8 +161,10 @@ func (w *writer) Write(b []byte) (int, error) {
 
 // ReadFrom writes the rest of a reader, without a copy where the writer inside can.
 func (w *writer) ReadFrom(from io.Reader) (int64, error) {
-	w.begun(http.StatusOK)
 	n, err := io.Copy(w.ResponseWriter, from)
+	if n > 0 { // else the status is still to be set, as after a reader that failed
+		w.begun(http.StatusOK)
+	}
 	w.Bytes += n
 	return n, err
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -365,22 +366,35 @@ func TestSettleWrapsAll(t *testing.T) {
 			defer c.Close()
 			_, _ = rw.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nraw")
 			_ = rw.Flush()
+			if _, err := w.Write([]byte("more")); !errors.Is(err, http.ErrHijacked) {
+				t.Error(err)
+			}
+			_, _ = io.Copy(w, strings.NewReader("more"))
+		case "/fails":
+			if _, err := io.Copy(w, iotest.ErrReader(errors.New("a test"))); err != nil {
+				http.Error(w, "bad", http.StatusBadGateway)
+			}
+		case "/empty":
+			_, _ = io.Copy(w, iotest.DataErrReader(strings.NewReader("")))
+			w.WriteHeader(http.StatusAccepted)
 		}
 	})))
 	defer s.Close()
 	for path, want := range map[string]struct {
-		body  string
-		bytes int64
-	}{"/flush": {"", 0}, "/copy": {"12345", 5}, "/deadline": {"", 0}, "/hijack": {"raw", 0}} {
+		body   string
+		bytes  int64
+		status int // that Used sees, and the client, but for a connection that was taken over
+	}{"/flush": {"", 0, 200}, "/copy": {"12345", 5, 200}, "/deadline": {"", 0, 200}, "/hijack": {"raw", 0, 0},
+		"/fails": {"bad\n", 4, 502}, "/empty": {"", 0, 202}} {
 		resp, err := s.Client().Get(s.URL + path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		body, err := io.ReadAll(bufio.NewReader(resp.Body))
 		resp.Body.Close()
-		status := http.StatusOK
-		if path == "/hijack" {
-			status = 0
+		status := want.status
+		if status != 0 && resp.StatusCode != status {
+			t.Errorf("%s: the client gets %d, want %d", path, resp.StatusCode, status)
 		}
 		if w := <-seen; err != nil || string(body) != want.body || w.Bytes != want.bytes || w.Status != status ||
 			w.Hijacked != (status == 0) {
