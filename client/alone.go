@@ -127,7 +127,8 @@ func (c *Client) askAlone(ctx context.Context, r *limiter.Request, d *limiter.De
 // askUnary makes the check of a request by a call of its own.
 func (c *Client) askUnary(ctx context.Context, r *limiter.Request, q *weirv1.CheckRequest, d *limiter.Decision) error {
 	var m *weirv1.CheckResponse
-	err := c.aloneBy(ctx, nil, c.forgets(r, q.GetPeek()), func(ctx context.Context, api weirv1.LimiterClient, o ...grpc.CallOption) (err error) {
+	err := c.aloneBy(ctx, nil, c.forgets(r, q.GetPeek()), func(ctx context.Context, api weirv1.LimiterClient,
+		o ...grpc.CallOption) (err error) {
 		m, err = api.Check(ctx, q, o...)
 		return err
 	})

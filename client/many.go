@@ -141,7 +141,8 @@ func (c *Client) checkSome(ctx context.Context, m *weirv1.CheckBatchRequest, at 
 	ds []limiter.Decision, all []one) error {
 	var got *weirv1.CheckBatchResponse
 	once := slices.ContainsFunc(at, func(i int) bool { return c.forgets(&rs[i], false) })
-	err := c.aloneBy(ctx, nil, once, func(ctx context.Context, api weirv1.LimiterClient, o ...grpc.CallOption) (err error) {
+	err := c.aloneBy(ctx, nil, once, func(ctx context.Context, api weirv1.LimiterClient,
+		o ...grpc.CallOption) (err error) {
 		got, err = api.CheckBatch(ctx, m, o...)
 		return err
 	})

@@ -259,7 +259,8 @@ func withoutID(r *limiter.Request, c *arith.Charge) error {
 		return nil
 	}
 	c.Clear()
-	return fmt.Errorf("%w, by which each quota would have to know whether another was charged: leave out the id and the hold",
+	return fmt.Errorf("%w, by which each quota would have to know whether another was charged: "+
+		"leave out the id and the hold",
 		limiter.ErrNoID)
 }
 

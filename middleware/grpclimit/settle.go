@@ -42,8 +42,8 @@ type Result struct {
 // for the settlement, 5 s at most.
 //
 // hold should be longer than any call takes, since a settlement after it is charged in full.
-// The decider must be a [Settler], and nodes must allow refunds. Rules with "any" reserve nothing: their calls are treated
-// as while the decider fails, and a warning is logged (log/slog) once a minute. Checks by other methods, by the
+// The decider must be a [Settler], and nodes must allow refunds. Rules with "any" reserve nothing: their calls are
+// treated as while the decider fails, and a warning is logged (log/slog) once a minute. Checks by other methods, by the
 // interceptors of clients, and of single messages ([PerMessage]) are not reservations. A call that
 // could not be decided, but proceeds, is not settled. It may have been reserved all the same, so it is cancelled,
 // in the background unless its context has ended, and used is not called. If used panics, the estimate counts as

@@ -31,7 +31,9 @@ rules: [{name: either, quotas: [{any: [own, pool]}]}]
 		!errors.Is(err, limiter.ErrInvalid) {
 		t.Fatal(err)
 	}
-	settle := httplimit.Settle(time.Minute, func(*http.Request, *httplimit.Response) limiter.Cost { return limiter.Units(1) })
+	settle := httplimit.Settle(time.Minute, func(*http.Request, *httplimit.Response) limiter.Cost {
+		return limiter.Units(1)
+	})
 	id := httplimit.ID(func(*http.Request) string { return "1" })
 	for name, test := range map[string]struct {
 		options []httplimit.Option
@@ -41,7 +43,8 @@ rules: [{name: either, quotas: [{any: [own, pool]}]}]
 		"Settle, open": {[]httplimit.Option{settle, httplimit.FailOpen()}, 200},
 		"ID, open":     {[]httplimit.Option{id, httplimit.FailOpen()}, 200},
 		"neither":      {nil, 200},
-		"OnError": {[]httplimit.Option{settle, httplimit.OnError(func(w http.ResponseWriter, _ *http.Request, err error) bool {
+		"OnError": {[]httplimit.Option{settle, httplimit.OnError(func(w http.ResponseWriter, _ *http.Request,
+			err error) bool {
 			if errors.Is(err, limiter.ErrInvalid) {
 				t.Errorf("%v blames the request", err)
 			}
@@ -60,7 +63,8 @@ rules: [{name: either, quotas: [{any: [own, pool]}]}]
 		}
 		slog.SetDefault(before)
 		lines := strings.Count(log.String(), "a rule takes no ids")
-		if want := min(len(test.options), 1); lines != want || want > 0 && !strings.Contains(log.String(), "leave out the id") {
+		if want := min(len(test.options), 1); lines != want ||
+			want > 0 && !strings.Contains(log.String(), "leave out the id") {
 			t.Errorf("%s: %d lines, want %d:\n%s", name, lines, want, log.String())
 		}
 	}
