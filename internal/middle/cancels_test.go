@@ -3,6 +3,7 @@ package middle
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -26,10 +27,13 @@ func cancelsAgain(t *testing.T, wait bool) {
 	}{"done": {limiter.AmendDone, nil, 1}, "unknown": {limiter.AmendUnknown, nil, 2},
 		"failed": {limiter.AmendDone, errors.New("a test"), 2}} {
 		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex // guards at: Wait may leave a cancellation in the background
 			var at []time.Time
 			c := NewCancels(func(ctx context.Context, r limiter.Request, actual int64,
 				opts ...limiter.SettleOption) (limiter.Amended, error) {
+				mu.Lock()
 				at = append(at, time.Now())
+				mu.Unlock()
 				if r.ID != "1" || r.Attributes["a"] != "b" || actual != 0 || !limiter.Settlement(opts...).IgnoreUnknown ||
 					ctx.Err() != nil {
 					t.Errorf("%s: %+v, %d, %v, %v", name, r, actual, limiter.Settlement(opts...), ctx.Err())
@@ -41,8 +45,11 @@ func cancelsAgain(t *testing.T, wait bool) {
 			q := limiter.Request{ID: "1", Attributes: map[string]string{"a": "b"}}
 			if wait {
 				c.Wait(ctx, &q)
-				if len(at) != 1 {
-					t.Errorf("%s: %d cancellations when Wait returned", name, len(at))
+				mu.Lock()
+				n := len(at)
+				mu.Unlock()
+				if n != 1 {
+					t.Errorf("%s: %d cancellations when Wait returned", name, n)
 				}
 			} else {
 				c.Begin(ctx, &q)
