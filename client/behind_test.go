@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,12 +91,12 @@ func TestAMessageThatNobodyAwaitsIsNotSent(t *testing.T) {
 // settling is a node whose settlements are counted.
 type settling struct {
 	weirv1.LimiterClient
-	calls int
+	calls atomic.Int64
 }
 
 func (s *settling) Cancel(context.Context, *weirv1.CancelRequest, ...grpc.CallOption) (*weirv1.ReservationResponse,
 	error) {
-	s.calls++
+	s.calls.Add(1)
 	return &weirv1.ReservationResponse{}, nil
 }
 
@@ -133,15 +134,16 @@ func TestACancellationGoesBehindItsCheck(t *testing.T) {
 				cancelled <- err
 			}()
 			synctest.Wait()
-			if node.calls != 0 {
+			if node.calls.Load() != 0 {
 				t.Errorf("%s: the cancellation overtook the check", how)
 			}
-			if _, err := c.Cancel(t.Context(), limiter.Request{Path: "/", ID: "another"}); err != nil || node.calls != 1 {
-				t.Errorf("%s: the cancellation of another: %v, %d calls", how, err, node.calls)
+			_, err := c.Cancel(t.Context(), limiter.Request{Path: "/", ID: "another"})
+			if calls := node.calls.Load(); err != nil || calls != 1 {
+				t.Errorf("%s: the cancellation of another: %v, %d calls", how, err, calls)
 			}
 			end(n, b)
-			if err := <-cancelled; err != nil || node.calls != 2 || len(c.underWay) != 0 {
-				t.Errorf("%s: %v, %d calls, %v", how, err, node.calls, c.underWay)
+			if err := <-cancelled; err != nil || node.calls.Load() != 2 || len(c.underWay) != 0 {
+				t.Errorf("%s: %v, %d calls, %v", how, err, node.calls.Load(), c.underWay)
 			}
 		})
 	}
