@@ -143,8 +143,8 @@ mend = function(s, v, i)
   end
 end
 
--- stays is arith.Stays, of a state s of the parameters old.
-local function stays(s, p, old, chosen)
+-- lasts is arith.Stays, of a state s of the parameters old.
+local function lasts(s, p, old, chosen)
   if p[1] ~= old[1] or p[1] ~= 5 and p[1] ~= 6 then
     return false
   elseif chosen and p[3] == old[3] and p[5] == old[5] and p[6] == old[6] and p[8] == old[8] then
@@ -225,7 +225,7 @@ adopt = function(s, v, chosen)
     s.p, s.c, s.f = p, bounds, F[p[1]]
     return anew(s)
   end
-  if not stays(s, p, old, chosen) then
+  if not lasts(s, p, old, chosen) then
     return convert(s, p, old, was, bounds)
   end
   s.want, s.text, s.adopted = {p, s.text}, was, false
@@ -236,7 +236,7 @@ end
 become = function(s)
   local want, old, was = s.want, s.p, s.text
   s.want = nil
-  if want and not stays(s, want[1], old) then
+  if want and not lasts(s, want[1], old) then
     s.text, s.adopted = want[2], true
     convert(s, want[1], old, was)
   end
