@@ -3,19 +3,19 @@ package walk
 import "slices"
 
 // becomes has the counter count by a limit with other numbers: "The counter is the same under each number". A bucket
-// leaks by them from the next call on that charges it, and a log that keeps some keeps as many from the next look on.
-func (c *counter) becomes(l *lim) {
-	if c.lim == nil || !c.lim.bucket() && !c.lim.keepsSome() {
+// leaks by them from the next call on that charges it, or that looks at it if a reload has changed them. A log that
+// keeps some keeps as many from the next look on.
+func (c *counter) becomes(l *lim, chosen bool) {
+	if c.chosen = chosen; c.lim == nil || !c.lim.bucket() && !c.lim.keepsSome() {
 		c.lim = l
 	} else {
 		c.next = l
 	}
 }
 
-// look has a call decide by the capacity that a bucket is to have: "A bucket leaks under the number that was charged last:
-// what charges nothing changes nothing". The result ends the look.
+// look has a call decide by the capacity that a bucket is to have: "What charges nothing changes nothing". The result ends the look.
 func (c *counter) look(now int64) func() {
-	if c.next == nil || !c.lim.bucket() {
+	if c.next == nil || !c.stays(now) && !(c.chosen && c.lim.bucket()) {
 		c.adopt(now)
 		return func() {}
 	}
@@ -29,12 +29,26 @@ func (c *counter) look(now int64) func() {
 	}
 }
 
-// become has a bucket that is charged become what it is to be.
-func (c *counter) become(now int64) {
-	if c.own != nil {
-		c.lim, c.own = c.own, nil
-		c.adopt(now)
+// become has a bucket that is charged become what it is to be. The result is by what it is charged.
+func (c *counter) become(now int64) *lim {
+	if c.own == nil {
+		return c.lim
 	}
+	seen := c.lim
+	if c.lim = c.own; c.stays(now) {
+		c.lim = seen
+		return c.own
+	}
+	c.own = nil
+	c.adopt(now)
+	return c.lim
+}
+
+// stays reports whether a bucket has more than the number that it is to have can hold: "if that can hold what
+// counts".
+func (c *counter) stays(now int64) bool {
+	return c.next != nil && c.lim.bucket() && (c.next.units != c.lim.units || c.next.burst != c.lim.burst) &&
+		c.lim.used(c.at(now), now).Cmp(c.next.highest()) > 0
 }
 
 // adopt has a bucket, or such a log, become what it is to be.

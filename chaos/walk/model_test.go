@@ -48,6 +48,7 @@ type counter struct {
 	lim     *lim
 	next    *lim  // of a bucket or log: what it becomes when it is charged, a log also when it is looked at
 	own     *lim  // of a bucket during a look by another number: what it is
+	chosen  bool  // each request chooses the numbers of its rule
 	left    int64 // when it last became another one
 	changes int   // how often it did
 	pieces  []*piece
@@ -337,8 +338,8 @@ func wait(now int64, ok func(x int64) bool) int64 {
 }
 
 func (c *counter) charge(units, at int64, r *record) *piece {
-	c.become(at)
-	p := &piece{at: at, units: units, held: r, lim: c.lim, changes: c.changes}
+	l := c.become(at)
+	p := &piece{at: at, units: units, held: r, lim: l, changes: c.changes}
 	c.pieces, c.last, c.changed = append(c.pieces, p), p, at
 	return p
 }
@@ -531,7 +532,8 @@ func (m *model) use(c *counter, units int64) (over int64) {
 	if c.lim.alg == "concurrency" || units == 0 {
 		return 0 // "Whatever a check is settled with, it holds nothing from then on."
 	}
-	c.adopt(m.now)
+	defer c.look(m.now)()
+	c.become(m.now)
 	over = max(0, units-max(0, c.most(m.now)))
 	c.charge(units, m.now, nil)
 	return over

@@ -57,6 +57,11 @@ type rule struct {
 	upTo   int64 // percent that requests in a batch may use; 0: the limits are the rule's own
 }
 
+// chosen reports whether each request chooses the numbers of a limit of the rule.
+func (r *rule) chosen() bool {
+	return slices.ContainsFunc(r.limits, func(l *lim) bool { return l.most > 0 || l.table != nil })
+}
+
 func (r *rule) String() string {
 	s := fmt.Sprintf("{name: %s, %s", r.name, map[bool]string{true: "keys: [[ip], [user]]", false: "key: [user]"}[r.both])
 	if r.upTo == 0 {
@@ -390,7 +395,7 @@ func (g *going) request(s *step) (*request, weir.Request) {
 			if r.upTo > 0 && s.batch {  // "rounded down, and at least 1"
 				chosen.ceiling = max(1, chosen.capacity()*r.upTo/100)
 			}
-			c.becomes(&chosen)
+			c.becomes(&chosen, r.chosen())
 			q.cs = append(q.cs, c)
 		}
 	}

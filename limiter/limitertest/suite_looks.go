@@ -21,6 +21,10 @@ rules:
     match: {path: "^/from"}
     key: [rule, user]
     limits: [{limit: {from: "attr:plan", most: 1000, else: 10}, window: 1d, algorithm: %[1]s}]
+  - name: block
+    match: {path: "^/block"}
+    key: [rule, user]
+    limits: [{limit: {by: "attr:plan", of: {100: 100, 1000: 1000}, else: 10}, window: 1d, algorithm: %[1]s, block: 1s}]
   - name: plain
     match: {path: "^/plain"}
     key: [rule, user]
@@ -85,6 +89,11 @@ func looks(t *testing.T, f Factory) {
 			if d := ask(path, "1000", 500); !d.Allowed {
 				t.Errorf("%s %s: told to wait %v, and denied then: %v", algorithm, path, wait, describe(d))
 			}
+		}
+		ask("/block", "1000", 150)
+		ask("/block", "100", 1) // begins a block, and charges nothing
+		if d := ask("/block", "1000", 900); d.Allowed || d.RetryAfter > 2*time.Hour {
+			t.Errorf("%s: a block has a bucket leak by its number: %v", algorithm, describe(d))
 		}
 		if !ask("/plain", "", 1000).Allowed {
 			t.Fatalf("%s: all of a new bucket was denied", algorithm)

@@ -338,7 +338,9 @@ func (t *Table) charge(now limiter.Tick, c *arith.Charge, d *limiter.Decision, c
 		}
 		k, out := &counters[i], d.Limit(i)
 		s, l := k.slot(), out.Limit
-		if k.added = k.found == nil; !k.added {
+		if k.added = k.found == nil; !k.added && !charge {
+			l = k.part.table.registry.limit(s.limit) // a block changes no number
+		} else if !k.added {
 			if l = k.part.become(s, l, c.Key(out.Key), now); l == out.Limit {
 				k.seen = l
 			}

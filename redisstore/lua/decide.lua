@@ -73,11 +73,11 @@ for i = 1, #ARGV - 1 do
     end
     if charges and cost > 0 then
       local charge = count == 2 or together and count == 0 or s.allowed and count == 1
-      if s.want and (charge or p[6] > 0 and not s.allowed and not s.blocked) then
-        become(s)
-        p, f = s.p, s.f
-      end
       if charge then
+        if s.want then
+          become(s)
+          p, f = s.p, s.f
+        end
         if note then
           note(s, cost, not allowed)
         end
