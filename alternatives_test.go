@@ -213,8 +213,8 @@ rules:
 	}
 }
 
-// A rule with alternatives lends nothing: neither is an optional id left out of what asks for units, which would then be
-// a check that nobody sees, nor out of what gives them back.
+// A rule with alternatives lends nothing: neither is an optional id left out of what asks for units, which would then
+// be a check that nobody sees, nor out of what gives them back.
 func TestAlternativesLendNothing(t *testing.T) {
 	n := weirtest.Open(t, weir.Config{Rules: []byte(alternatives)})
 	r := weir.Request{Path: "/any", User: "ada", ID: "a", IDOptional: true, Lent: true}

@@ -109,8 +109,8 @@ func sizeOf(r *limiter.Request) (int, error) {
 			MaxMessageBytes)
 	}
 	if r.Tenant != "" || r.Caller != "" || r.Scope != nil || r.Lent || r.Rate > 0 || r.Fast {
-		return 0, fmt.Errorf("%w: the request has a Tenant, Caller, Scope, Lent, Rate or Fast, which only a node in the same "+
-			"process takes: nodes know their callers by certificates and tokens", ErrInvalid)
+		return 0, fmt.Errorf("%w: the request has a Tenant, Caller, Scope, Lent, Rate or Fast, which only a node in the "+
+			"same process takes: nodes know their callers by certificates and tokens", ErrInvalid)
 	}
 	if len(r.Limits) > 0 || r.Hold > 0 {
 		if err := spelled(r); err != nil {

@@ -12,9 +12,9 @@
 // themselves. No check waits for a timer.
 //
 // A [Client] has the methods of a node in the same process, so the middlewares accept
-// it. Nodes know their callers by certificates and tokens. So a request with a Tenant, Caller, Scope, Lent, Rate or Fast,
-// which a node in the same process takes, is [ErrInvalid] here. A denial is a decision; an error means that there is no decision.
-// The errors are
+// it. Nodes know their callers by certificates and tokens. So a request with a Tenant, Caller, Scope, Lent, Rate or
+// Fast, which a node in the same process takes, is [ErrInvalid] here. A denial is a decision; an error means that there
+// is no decision. The errors are
 // [ErrInvalid], [ErrUnavailable], [ErrUnanswered], [ErrBusy], [ErrDenied],
 // [ErrSettled] and [ErrClosed]; each states whether the check may have been counted, by the last attempt
 // or by an earlier one. Whether a request

@@ -48,7 +48,8 @@ func TestFieldsThatAreNotSent(t *testing.T) {
 	}
 }
 
-// A limit that is nil, or was not made by NewLimit, is refused as a node refuses it. An option that is nil says nothing.
+// A limit that is nil, or was not made by NewLimit, is refused as a node refuses it. An option that is nil says
+// nothing.
 func TestNilLimitsAndOptions(t *testing.T) {
 	node := newNode(t, hour)
 	c, ctx := open(t, client.Config{Addrs: []string{serve(t, node, "", refunds).addr}, Timeout: long}), t.Context()

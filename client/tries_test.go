@@ -33,8 +33,8 @@ func (s *checking) Check(_ context.Context, _ *weirv1.CheckRequest, opts ...grpc
 	return nil, status.Error(codes.Unavailable, "the connection broke")
 }
 
-// A check that nodes do not remember by its id is not sent again if it may have been counted, as far as the client knows
-// the rules. It is if it certainly was not.
+// A check that nodes do not remember by its id is not sent again if it may have been counted, as far as the client
+// knows the rules. It is if it certainly was not.
 func TestNotRepeatedWithoutID(t *testing.T) {
 	set, err := rules.Parse("rules", []byte(`
 version: 1

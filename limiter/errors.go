@@ -31,7 +31,8 @@ var ErrScope = errors.New("a rule that matches the request is not one that the c
 var ErrBudget = errors.New("the caller's budget is exceeded")
 
 // ErrNoID is wrapped if a rule with "any" decides a check with an ID, or with a Hold. It wraps [ErrInvalid].
-// Whoever gives ids to all requests of that rule has caused it, such as a middleware that reserves, and not their senders.
+// Whoever gives ids to all requests of that rule has caused it, such as a middleware that reserves, and not their
+// senders.
 var ErrNoID = fmt.Errorf("%w: a check by a rule with \"any\" takes no id", ErrInvalid)
 
 // ErrSettled is wrapped if a reservation was settled before with another number, kept when it

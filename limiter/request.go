@@ -83,8 +83,8 @@ type Request struct {
 	// Lent makes the reservation a lease: its units count as charged now, at each instant until it ends. [Amend]
 	// charges those that were used when it is settled, by a request with Lent and without Hold; if it is not settled
 	// within Hold, all stay charged. A settlement of an id that is not known is of what was used beyond what was lent: it
-	// charges no more than lets each limit count twice its capacity. Only rules that lend allow it, of one counter, for at most three times the time
-	// that they lend (see [Rule.Leases]), and not while an override of the rule is in force.
+	// charges no more than lets each limit count twice its capacity. Only rules that lend allow it, of one counter, for
+	// at most three times the time that they lend (see [Rule.Leases]), and not while an override of the rule is in force.
 	Lent bool
 	// Rate, if it is not 0, makes a lease a slice: the units a second that its holder would use, beside the units of the
 	// cost that it may use at once. What it is assigned is in [Remarks], and counts as used as time passes. One unit more

@@ -6,7 +6,9 @@ func ofEnvoy() []mutation {
 	const machine, wire = "internal/envoy/quota/stream.go", "internal/envoy/quota/wire.go"
 	return []mutation{
 		{name: "Envoy's demand is by the server's clock", pkg: stream, test: "^TestDemandIsByTheServersClock$",
-			edits: []edit{{machine, "	passed := now - b.measured\n", "	passed := max(u.Elapsed, smooth/20)\n"}}},
+			edits: []edit{
+				{"internal/envoy/quota/bucket.go", "	passed := now - b.measured\n", "	passed := max(u.Elapsed, smooth/20)\n"},
+			}},
 		{name: "Envoy reads whole seconds of a time to live", pkg: stream, test: "^TestMessagesAreWhatEnvoyReads$",
 			edits: []edit{{machine, "	minTTL = 2 * limiter.Second\n", "	minTTL = limiter.Second / 2\n"}}},
 		{name: "Envoy divides by whole seconds of an interval", pkg: stream, test: "^TestMessagesAreWhatEnvoyReads$",
@@ -48,7 +50,9 @@ func ofEnvoy() []mutation {
 		{name: "a holder charges at most a capacity beyond", pkg: "./limiter/table", test: "^TestWhatAHolderSaysIsBounded$",
 			edits: []edit{{"limiter/table/amend.go", "			if a.Lent {\n", "			if a.Lent && now < 0 {\n"}}},
 		{name: "the owner hears of what a holder charges", pkg: "./internal/cluster",
-			test: "^TestWhatAHolderSaysAcrossMembers$", edits: []edit{{"internal/cluster/wire.go", "			Lent: hold.Lent}\n", "		}\n"}}},
+			test: "^TestWhatAHolderSaysAcrossMembers$", edits: []edit{
+				{"internal/cluster/wire.go", "			Lent: hold.Lent}\n", "		}\n"},
+			}},
 		{name: "false reports shut no limit", pkg: service, test: "^TestFalseReportsShutNoLimit$",
 			edits: []edit{{"internal/envoy/quotaask.go", "r.ID, r.Lent = rand.Text(), true\n", "r.ID = rand.Text()\n"}}},
 		{name: "a bucket is charged as often as it is asked about", pkg: stream, test: "^TestABucketIsChargedOnce$",

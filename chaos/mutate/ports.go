@@ -109,14 +109,19 @@ func ofPorts() []mutation {
 				{"internal/cluster/gossip/delegate.go", "	if _, was := g.roster.gone[name]; !was {\n",
 					"	if _, was := g.roster.gone[name]; was || !was {\n"},
 			}},
-		{name: "transactions over the Redis protocol have shares", pkg: "./internal/resp", test: "^TestTransactionsHaveShares$",
-			edits: []edit{{"internal/resp/multi.go", "c.of.large.Take(c.origin(), size)", "c.of.large.Take(netip.Prefix{}, size)"},
-				{"internal/resp/multi.go", "	\"context\"\n", "	\"context\"\n	\"net/netip\"\n"}}},
-		{name: "long commands over the Redis protocol have shares", pkg: "./internal/resp", test: "^TestTransactionsHaveShares$",
-			edits: []edit{{"internal/resp/input.go", "large.Take(from, ", "large.Take(netip.Prefix{}, "}}},
-		{name: "transactions over the Redis protocol end", pkg: "./internal/resp", test: "^TestTransactionsEnd$", edits: []edit{
-			{"internal/resp/conn.go", "within = min(within, max(0, c.multi.until.Sub(now)))", "_ = c.multi.until"},
-		}},
+		{name: "transactions over the Redis protocol have shares", pkg: "./internal/resp",
+			test: "^TestTransactionsHaveShares$", edits: []edit{
+				{"internal/resp/multi.go", "c.of.large.Take(listen.Origin(c.RemoteAddr()), size)",
+					"c.of.large.Take(listen.Origin(nil), size)"},
+			}},
+		{name: "long commands over the Redis protocol have shares", pkg: "./internal/resp",
+			test: "^TestTransactionsHaveShares$", edits: []edit{
+				{"internal/resp/input.go", "large.Take(from, ", "large.Take(netip.Prefix{}, "},
+			}},
+		{name: "transactions over the Redis protocol end", pkg: "./internal/resp", test: "^TestTransactionsEnd$",
+			edits: []edit{
+				{"internal/resp/conn.go", "within = min(within, max(0, c.multi.until.Sub(now)))", "_ = c.multi.until"},
+			}},
 		{name: "no commands in requests of browsers", pkg: "./internal/resp", test: "^TestRequestsOfBrowsers$", edits: []edit{
 			{"internal/resp/commands.go", "	case k == nil && isHTTP(args[0]):\n", "	case k == nil && args == nil:\n"},
 		}},

@@ -344,8 +344,8 @@ func TestQuotasOfLongDomains(t *testing.T) {
 	})
 }
 
-// A caller that sends all that it can leaves room for the buckets of others: 17 streams with names of 4 KiB, in a domain
-// that need not exist.
+// A caller that sends all that it can leaves room for the buckets of others: 17 streams with names of 4 KiB, in a
+// domain that need not exist.
 func TestQuotasLeaveRoomForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := serveQuotas(t, &lender{}, nil)

@@ -144,15 +144,15 @@ func (c *Core[Extract, Used, Told]) Complete(decider any, addressIn string, ids 
 }
 
 // Blame returns an error of the decider. If the middleware's configuration has caused it, since it gives ids or
-// reservations to a rule that takes none, it returns another error, which is not of the request, and logs it at most once
-// a minute.
+// reservations to a rule that takes none, it returns another error, which is not of the request, and logs it with the
+// default logger at most once a minute.
 func (c *Core[Extract, Used, Told]) Blame(err error) error {
 	if !errors.Is(err, limiter.ErrNoID) {
 		return err
 	}
 	if more, due := c.lines.Due("", time.Now()); due {
-		slog.Warn("a rule takes no ids, and a middleware gives some to its requests", "middleware", c.Package, "error", err,
-			"not_logged", more)
+		slog.Default().Warn("a rule takes no ids, and a middleware gives some to its requests", "middleware", c.Package,
+			"error", err, "not_logged", more)
 	}
 	return fmt.Errorf("%s: Settle and ID are not for a rule with \"any\": %v", c.Package,
 		err) //nolint:errorlint // it is not the request that is not valid

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -71,13 +70,10 @@ func (c *conn) serve(ctx context.Context) {
 			return
 		}
 		if c.extra > 0 {
-			c.shrink(&c.of.large, c.origin())
+			c.shrink(&c.of.large, listen.Origin(c.RemoteAddr()))
 		}
 	}
 }
-
-// origin is whose share of the memory for long commands and transactions the connection uses.
-func (c *conn) origin() netip.Prefix { return listen.Origin(c.RemoteAddr()) }
 
 // deadline is one that has been set on a connection. Setting one costs as much as the rest of
 // a command's own time. So it is set an eighth later than it must be, and stays until it would
@@ -151,7 +147,7 @@ func (c *conn) read(now time.Time) bool {
 			return false
 		}
 	}
-	if len(c.buf) == cap(c.buf) && c.grow(&c.of.large, c.origin()) != nil {
+	if len(c.buf) == cap(c.buf) && c.grow(&c.of.large, listen.Origin(c.RemoteAddr())) != nil {
 		c.reply.fail("ERR", "the server has no memory for so long a command now")
 		c.write(now)
 		return false

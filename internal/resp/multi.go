@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"time"
+
+	"github.com/weirlimit/weir/internal/listen"
 )
 
 // Transactions: what stands between MULTI and EXEC is carried out with EXEC, and its replies are the elements of
@@ -31,7 +33,7 @@ func (t *transaction) keep(c *conn, args []string, bytes int) error {
 	if len(t.commands) == maxQueue || t.bytes+size > maxQueueBytes {
 		return commandError("the transaction has more than 1000 commands or 256 KiB: send several")
 	}
-	if err := c.of.large.Take(c.origin(), size); err != nil {
+	if err := c.of.large.Take(listen.Origin(c.RemoteAddr()), size); err != nil {
 		return commandError("the server has no memory for more of this transaction now")
 	}
 	t.bytes += size
@@ -79,7 +81,7 @@ func doDiscard(_ context.Context, c *conn, _ []string) {
 		c.fail("DISCARD", "ERR", "DISCARD without MULTI")
 		return
 	}
-	c.of.large.Give(c.origin(), c.multi.bytes)
+	c.of.large.Give(listen.Origin(c.RemoteAddr()), c.multi.bytes)
 	c.multi = nil
 	c.reply.ok()
 	c.served("DISCARD", "OK")
@@ -92,7 +94,7 @@ func doExec(ctx context.Context, c *conn, _ []string) {
 		return
 	}
 	c.multi = nil
-	defer c.of.large.Give(c.origin(), t.bytes)
+	defer c.of.large.Give(listen.Origin(c.RemoteAddr()), t.bytes)
 	if t.failed {
 		c.fail("EXEC", "EXECABORT", "Transaction discarded because of previous errors.")
 		return

@@ -110,8 +110,8 @@ func NewServer(o Options) (*Server, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{options: o, large: listen.Room{Most: maxLarge}, front: frontend.New(o.Config, protocol()), commands: newCommands(),
-		periods: newPeriods(o.Now)}
+	s := &Server{options: o, large: listen.Room{Most: maxLarge}, front: frontend.New(o.Config, protocol()),
+		commands: newCommands(), periods: newPeriods(o.Now)}
 	var err error
 	if s.flushes, err = newFlushes(s.front, o.Now); err == nil {
 		s.anyWindow, err = limiter.NewLimit(window(time.Second).spec())
@@ -139,9 +139,9 @@ func (s *Server) Serve(l net.Listener) error {
 
 // release takes back what a connection that has ended has of the memory for long commands.
 func (s *Server) release(c *conn) {
-	s.large.Give(c.origin(), int64(c.extra))
+	s.large.Give(listen.Origin(c.RemoteAddr()), int64(c.extra))
 	if c.multi != nil {
-		s.large.Give(c.origin(), c.multi.bytes)
+		s.large.Give(listen.Origin(c.RemoteAddr()), c.multi.bytes)
 	}
 }
 

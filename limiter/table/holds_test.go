@@ -183,7 +183,8 @@ func TestWhatAHolderSaysIsBounded(t *testing.T) {
 				c.Key(0).Cost, want = 100, limiter.AmendCharged
 			}
 			a, _ := tab.Amend(now, c, limiter.Amend{Lent: true})
-			if leaks := algorithm != limiter.FixedWindow && i >= 2; a.State != want && !(leaks && a.State == limiter.AmendCharged) {
+			leaks := algorithm != limiter.FixedWindow && i >= 2
+			if a.State != want && !(leaks && a.State == limiter.AmendCharged) {
 				t.Fatalf("%v: settlement %d: %+v", algorithm, i, a)
 			}
 			if i == 0 && unitsLeft(t, tab, now, rule, 1) != 0 {

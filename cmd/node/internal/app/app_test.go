@@ -450,25 +450,6 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// A node that waits for Redis listens, and does not say that it is ready.
-func TestServeWithoutRedis(t *testing.T) {
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := gone.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r := begin(t, World{}, append(free(), "--rules", file(t, "rules.yaml", townRules), "--backend", "redis", "--redis-addr",
-		gone.Addr().String())...)
-	r.until("the node listens")
-	r.signals <- syscall.SIGTERM
-	r.end(ExitOK)
-	if got := r.err.String(); strings.Contains(got, "the node is ready") {
-		t.Error(got)
-	}
-}
-
 // On a terminal, the log and the errors of starting are text, and a node without rules
 // says so.
 func TestServeOnATerminal(t *testing.T) {
@@ -538,22 +519,6 @@ func TestSecondSignal(t *testing.T) {
 type stopper chan struct{}
 
 func (s stopper) Stop() error { <-s; return nil }
-
-// The end of the context stops a node like a signal does. A reload meanwhile does not
-// count as a second signal.
-func TestEndOfContext(t *testing.T) {
-	for name, args := range map[string][]string{"serve": free(),
-		"demo": {"demo", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"}} {
-		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			r := beginUnder(ctx, t, World{}, args...)
-			r.until("127.0.0.1:")
-			cancel()
-			r.signals <- syscall.SIGHUP
-			r.end(ExitOK)
-		})
-	}
-}
 
 func TestEnvironment(t *testing.T) {
 	rules := file(t, "rules.yaml", townRules)

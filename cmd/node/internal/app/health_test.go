@@ -1,11 +1,13 @@
 package app
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -86,5 +88,40 @@ func TestHealthUsage(t *testing.T) {
 	if status, _, said := run(t, []string{"WEIR_HEALTH_ADDR=nowhere"}, "health"); status != ExitUsage ||
 		!strings.Contains(said, "WEIR_HEALTH_ADDR") {
 		t.Errorf("status %d, %s", status, said)
+	}
+}
+
+// A node that waits for Redis listens, and does not say that it is ready.
+func TestServeWithoutRedis(t *testing.T) {
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := gone.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := begin(t, World{}, append(free(), "--rules", file(t, "rules.yaml", townRules), "--backend", "redis",
+		"--redis-addr", gone.Addr().String())...)
+	r.until("the node listens")
+	r.signals <- syscall.SIGTERM
+	r.end(ExitOK)
+	if got := r.err.String(); strings.Contains(got, "the node is ready") {
+		t.Error(got)
+	}
+}
+
+// The end of the context stops a node like a signal does. A reload meanwhile does not
+// count as a second signal.
+func TestEndOfContext(t *testing.T) {
+	for name, args := range map[string][]string{"serve": free(),
+		"demo": {"demo", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"}} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			r := beginUnder(ctx, t, World{}, args...)
+			r.until("127.0.0.1:")
+			cancel()
+			r.signals <- syscall.SIGHUP
+			r.end(ExitOK)
+		})
 	}
 }

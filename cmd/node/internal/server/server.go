@@ -249,10 +249,9 @@ func (s *Server) open(ctx context.Context) error {
 		Node: config, Registerer: s.envoy.registry, Runtime: true, Version: c.Version, Validities: s.secured.validities,
 		ShareRing: c.ShareRing, Site: site,
 		Wire: transport.Options{
-			Access:             by,
-			Audit:              s.audit.auditor(),
-			Denials:            recorder(s),
-			Auth:               auth,
+			Access:  by,
+			Audit:   s.audit.auditor(),
+			Denials: recorder(s), Auth: auth,
 			AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, AllowRefunds: c.AllowRefunds, Ready: s.Ready,
 			Stopping:       s.stopping.Load,
 			Hosts:          c.hosts(c.HTTPHosts, c.HTTPAddr),

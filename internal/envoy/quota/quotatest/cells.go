@@ -5,9 +5,10 @@ import "time"
 const (
 	// Rate is how many requests a second the limit of the cells admits.
 	Rate = 2000
-	// Change is when a cell changes, and End when it ends.
+	// Change is when a cell changes.
 	Change = 8 * time.Second
-	End    = 32 * time.Second
+	// End is when a cell ends.
+	End = 32 * time.Second
 	// TTL is how long what is assigned lasts if reports come each second.
 	TTL = 2 * time.Second
 )
