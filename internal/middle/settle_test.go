@@ -18,7 +18,8 @@ type slow struct {
 	held map[string]bool // the reservations that it has, by id
 }
 
-func (s *slow) Settle(_ context.Context, r limiter.Request, _ int64, _ ...limiter.SettleOption) (limiter.Amended, error) {
+func (s *slow) Settle(_ context.Context, r limiter.Request, _ int64,
+	_ ...limiter.SettleOption) (limiter.Amended, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.held[r.ID] {
@@ -40,8 +41,8 @@ func (s *slow) reserved() int {
 	return len(s.held)
 }
 
-// A reservation that is made only after its caller has hung up, and after it was cancelled, is cancelled once more. Many
-// at a time are.
+// A reservation that is made only after its caller has hung up, and after it was cancelled, is cancelled once more.
+// Many at a time are.
 func TestHangingUpLeavesNoReservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		decider := &slow{held: map[string]bool{}}
