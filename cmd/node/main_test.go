@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/cmd/node/internal/app"
 )
 
 // program is the built node; these tests run it as a process of its own.
@@ -352,7 +354,7 @@ func TestProcess(t *testing.T) {
 	}{
 		"version":      {[]string{"version"}, 0, "node ", ""},
 		"help":         {[]string{"--help"}, 0, "--allow-request-limits", ""},
-		"unknown flag": {[]string{"--rulez", "x"}, 2, "", "did you mean --rules?"},
+		"unknown flag": {[]string{"--rulez", "x"}, app.ExitUsage, "", "did you mean --rules?"},
 		"HTTP port in use": {[]string{"--http-addr", overHTTP, "--grpc-addr", "127.0.0.1:0"}, 1, "",
 			"cannot listen on " + overHTTP +
 				": another program has that port; stop it, or choose another address with --http-addr"},
