@@ -89,6 +89,7 @@ func looks(t *testing.T, f Factory) {
 			if d := ask(path, "1000", 500); !d.Allowed {
 				t.Errorf("%s %s: told to wait %v, and denied then: %v", algorithm, path, wait, describe(d))
 			}
+			keepsRate(t, a, ask, algorithm, path)
 		}
 		ask("/block", "1000", 150)
 		ask("/block", "100", 1) // begins a block, and charges nothing
@@ -113,5 +114,19 @@ func looks(t *testing.T, f Factory) {
 		if d := ask("/plain", "", 1); d.Allowed {
 			t.Errorf("%s, used up, lowered and raised again: %v", algorithm, describe(d))
 		}
+	}
+}
+
+// keepsRate: a look by a number that has room for all that counts has a bucket leak no slower, either.
+func keepsRate(t *testing.T, a *asker, ask func(path, plan string, cost int64) *limiter.Decision,
+	algorithm, path string) {
+	a.goTo(a.now + limiter.Span(48*time.Hour)) // the bucket is empty
+	ask(path, "1000", 50)
+	if ask(path, "100", 100).Allowed {
+		t.Errorf("%s %s: 100 units were admitted under plan 100 beside 50", algorithm, path)
+	}
+	a.goTo(a.now + limiter.Span(time.Hour))
+	if d := ask(path, "1000", 970); !d.Allowed {
+		t.Errorf("%s %s: after a look a bucket leaks by the number of the look: %v", algorithm, path, describe(d))
 	}
 }
