@@ -56,7 +56,7 @@ func chosen(rule *limiter.Rule) bool {
 func (p *partition) look(s *slot, l *limiter.Limit, k *arith.Key, now limiter.Tick) *limiter.Limit {
 	have := p.table.registry.limit(s.limit)
 	switch {
-	case arith.Stays(l, have, &s.state, chosen(k.Rule), now):
+	case p.table.registry.stays(s.limit, l, &s.state, chosen(k.Rule), now):
 		return arith.Seen(l, have)
 	case !p.adopt(s, l, k.Rule, k.By, now):
 		return nil
@@ -68,7 +68,7 @@ func (p *partition) look(s *slot, l *limiter.Limit, k *arith.Key, now limiter.Ti
 // it was, if the limit cannot hold it or gets no number.
 func (p *partition) become(s *slot, l *limiter.Limit, k *arith.Key, now limiter.Tick) *limiter.Limit {
 	have := p.table.registry.limit(s.limit)
-	if have == l || !arith.Stays(l, have, &s.state, false, now) && p.adopt(s, l, k.Rule, k.By, now) {
+	if have == l || !p.table.registry.stays(s.limit, l, &s.state, false, now) && p.adopt(s, l, k.Rule, k.By, now) {
 		return l
 	}
 	return have

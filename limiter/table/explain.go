@@ -117,7 +117,7 @@ func (t *Table) looked(now limiter.Tick, c *arith.Charge) []counter {
 				k.words = t.words(k.found)
 				switch old := t.registry.limit(k.found.limit); {
 				case old.Equal(l):
-				case arith.Stays(l, old, &k.found.state, chosen(key.Rule), now):
+				case t.registry.stays(k.found.limit, l, &k.found.state, chosen(key.Rule), now):
 					k.seen = arith.Seen(l, old)
 				default:
 					adopted := *k.found

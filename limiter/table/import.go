@@ -241,7 +241,8 @@ func (p *partition) importOne(e *Entry, id uint16, now limiter.Tick, mode Import
 func (p *partition) merge(into, in *slot, l *limiter.Limit, now limiter.Tick, by rises) {
 	p.table.countHolds(into, p.table.registry.limit(into.limit), -1)
 	defer p.table.countHolds(into, l, 1)
-	if have := p.table.registry.limit(into.limit); arith.Stays(l, have, &into.state, false, now) {
+	if p.table.registry.stays(into.limit, l, &into.state, false, now) {
+		have := p.table.registry.limit(into.limit)
 		if charge, _ := in.state.Adopt(have, l, nil, now); charge > 0 { // the larger bucket holds both
 			in.state.Overdraw(have, nil, now, charge)
 		}

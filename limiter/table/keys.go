@@ -117,7 +117,7 @@ func (t *Table) takeBack(now limiter.Tick, c *arith.Charge, r limiter.Receipt, o
 		void := func() bool {
 			return p.void.has(s.place, r.Time, r.Epoch) || !own && t.registry.left.has(l, k.Rule, s.place, p.number, r.Time)
 		}
-		if !own && arith.Stays(l, t.registry.limit(s.limit), &s.state, chosen(k.Rule), now) {
+		if !own && t.registry.stays(s.limit, l, &s.state, chosen(k.Rule), now) {
 			return true // it was charged under another number since, so what the receipt names is void
 		}
 		if k.Cost > 0 && r.Has(n) && isIn(k, only) {

@@ -56,8 +56,9 @@ type count struct {
 	share  *share // nil: the rule has no share
 	key    limitKey
 	origin origin
-	by     uint16 // who made it: a label, see [arith.Key]
-	long   bool   // the limit is of a request, and its counters may live longer than longLife
+	by     uint16      // who made it: a label, see [arith.Key]
+	long   bool        // the limit is of a request, and its counters may live longer than longLife
+	own    atomic.Bool // a rule or a request has the limit here, not only what a peer has sent
 }
 
 // share is the usage of one rule with a bound of its own.
@@ -125,6 +126,13 @@ func originOf(rule *limiter.Rule) origin {
 
 // limit returns the limit with a number that is in use.
 func (r *registry) limit(id uint16) *limiter.Limit { return (*r.limits.Load())[id].Load() }
+
+// stays reports whether a state of the limit with a number [arith.Stays] one while l decides. One of a limit that only
+// peers have sent does not: they may have invented it, and it would deny for as long as it says.
+func (r *registry) stays(id uint16, l *limiter.Limit, s *arith.State, chosen bool, now limiter.Tick) bool {
+	c := r.count(id)
+	return (c == nil || c.own.Load()) && arith.Stays(l, r.limit(id), s, chosen, now)
+}
 
 // prefer makes l the stored one among equal limits, so that slots of l are recognized
 // by comparing pointers.
@@ -215,6 +223,9 @@ func (r *registry) lookup(l *limiter.Limit, rule *limiter.Rule, by uint16, share
 		if c != nil {
 			c.slots.Add(1) // under the lock, even if it is 0
 			c.share.add(1, 0)
+			if origin != ofPeer {
+				c.own.Store(true)
+			}
 		}
 		return id, c
 	}
@@ -231,6 +242,7 @@ func (r *registry) lookup(l *limiter.Limit, rule *limiter.Rule, by uint16, share
 	}
 	c := &count{key: key, origin: origin, by: by, long: long}
 	c.slots.Store(1)
+	c.own.Store(origin != ofPeer)
 	if shared {
 		if c.share = r.shares[key.share]; c.share == nil {
 			c.share = new(share)
