@@ -79,7 +79,7 @@ func looks(t *testing.T, f Factory) {
 				wait = ask(path, "1000", 500).RetryAfter
 			}
 			now := a.now
-			a.goTo(now + limiter.Span(wait) - 1)
+			a.goTo(now + limiter.Span(wait) - stepOf(a.s))
 			ask(path, "", 1)
 			if ask(path, "1000", 500).Allowed {
 				t.Errorf("%s %s: admitted before the wait of %v was over", algorithm, path, wait)
