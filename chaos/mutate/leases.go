@@ -248,7 +248,11 @@ func ofLeases() []mutation {
 		}},
 		{name: "nor is a denial that was not counted taken back", pkg: "./limiter/table",
 			test: "^TestUncountLeavesOtherDenials$", edits: []edit{
-				{"limiter/table/decide.go", "	if leadsOn(d) {\n		return // it", "	if false {\n		return // it"},
+				{"limiter/table/decide.go", "	if c.Peek || leadsOn(d) {\n		return // it", "	if c.Peek {\n		return // it"},
+			}},
+		{name: "who looks before it decides is not refused", pkg: "./limiter/table", test: "^TestPeeksAreNotRefused$",
+			edits: []edit{
+				{"limiter/table/decide.go", "d.ShadowDenied || c.Peek || leadsOn(d)", "d.ShadowDenied || leadsOn(d)"},
 			}},
 		{name: "a lease is recalled once", pkg: core, test: "^TestWhoDoesNotGiveBack$", edits: []edit{
 			{"internal/cluster/replica/recall.go", "		return t.Now < r.until\n", "		return r.until > 0\n"},

@@ -29,7 +29,7 @@ import (
 // test-long, and else the first five of each kind.
 const (
 	goldenFile  = "testdata/golden.txt"
-	goldenSeeds = 40      // of each kind
+	goldenSeeds = 200     // of each kind
 	goldenKinds = Outages // and those before it: what nodes with disks do is judged, not held to a record
 )
 

@@ -13,7 +13,8 @@ func (c *counter) becomes(l *lim, chosen bool) {
 	}
 }
 
-// look has a call decide by the capacity that a bucket is to have: "What charges nothing changes nothing". The result ends the look.
+// look has a call decide by the capacity that a bucket is to have: "What charges nothing changes nothing". The result
+// ends the look.
 func (c *counter) look(now int64) func() {
 	if c.next == nil || !c.stays(now) && !(c.chosen && c.lim.bucket()) {
 		c.adopt(now)

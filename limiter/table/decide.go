@@ -378,7 +378,7 @@ func (t *Table) count(c *arith.Charge, d *limiter.Decision) {
 			t.sample(c, p, i)
 		}
 	}
-	if d.Allowed && !d.ShadowDenied || leadsOn(d) {
+	if d.Allowed && !d.ShadowDenied || c.Peek || leadsOn(d) {
 		return
 	}
 	for i := range d.Len() {
@@ -400,7 +400,7 @@ func (t *Table) count(c *arith.Charge, d *limiter.Decision) {
 // Uncount takes the denial of a check out of the lists of top keys, since the check waits and will be decided again. It
 // is safe for concurrent use.
 func Uncount(t *Table, c *arith.Charge, d *limiter.Decision) {
-	if leadsOn(d) {
+	if c.Peek || leadsOn(d) {
 		return // it is not in these lists
 	}
 	for i := range d.Len() {

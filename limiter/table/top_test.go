@@ -98,3 +98,35 @@ func TestUncountLeavesOtherDenials(t *testing.T) {
 		}
 	}
 }
+
+// TestPeeksAreNotRefused: only checks are among the refused, not who looks what a check would get. An owner of one of
+// several keys looks before it decides, and would count each denial twice.
+func TestPeeksAreNotRefused(t *testing.T) {
+	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Limit: 1, Window: 3600e9})}}
+	for _, found := range []bool{true, false} {
+		table, now := New(Config{MaxKeys: 10}), limiter.Tick(1e15)
+		c, d := charge(2, arith.Key{Hash: hash(1), Rule: rule}), limiter.Decision{}
+		if found {
+			c.Key(0).Cost = 1
+			if err := table.Decide(now, c, &d); err != nil || !d.Allowed {
+				t.Fatal(err, d)
+			}
+		}
+		for i, peek := range []bool{true, false, true, true} {
+			c.Peek = peek
+			if err := table.Decide(now, c, &d); err != nil || d.Allowed {
+				t.Fatal(err, d)
+			}
+			if i == 2 {
+				Uncount(table, c, &d)
+			}
+			n := uint64(0)
+			if of := table.parts[PartitionOf(c.Key(0))].denied; of != nil {
+				n = of.count[0]
+			}
+			if want := uint64(min(i, 1)); n != want {
+				t.Errorf("counter found: %v: %d denials are listed after step %d, want %d", found, n, i, want)
+			}
+		}
+	}
+}
