@@ -105,6 +105,7 @@ type Amended struct {
 	// Keys, with AmendCharged, is the number of keys that were charged. A node sets it; deciders
 	// need not.
 	Keys int
-	// Known is how many of them had counters before; 0 if the decider does not say.
+	// Known is how many of them had counters before, also empty ones that are not swept yet. It is 0 if the decider does
+	// not say, as with Redis.
 	Known int
 }

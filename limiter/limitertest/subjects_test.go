@@ -261,7 +261,7 @@ func (s *judged) Amend(ctx context.Context, r limiter.Request, a limiter.Settlin
 	} else {
 		want = s.holds.settle(s.now, &s.charge, a.Amend)
 	}
-	if got != want {
+	if got.Known = 0; got != want { // an oracle sweeps nothing
 		s.tb.Errorf("at %v, %+v: amended %+v, want %+v", s.now.Time(), r, got, want)
 	}
 	return got, nil
