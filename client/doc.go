@@ -12,11 +12,11 @@
 // themselves. No check waits for a timer.
 //
 // A [Client] has the methods of a node in the same process, so the middlewares accept
-// it. Nodes know their callers by certificates and tokens. So a request with a Tenant, Caller, Scope, Lent, Rate or
-// Fast, which a node in the same process takes, is [ErrInvalid] here. A denial is a decision; an error means that there
-// is no decision. The errors are
-// [ErrInvalid], [ErrUnavailable], [ErrUnanswered], [ErrBusy], [ErrDenied],
-// [ErrSettled] and [ErrClosed]; each states whether the check may have been counted, by the last attempt
-// or by an earlier one. Whether a request
-// without a decision may pass is up to the caller.
+// it. A node knows its callers by certificates and tokens. So a request with a Tenant, Caller, Scope, Lent, Rate or
+// Fast, which a node in the same process takes, is [ErrInvalid] here.
+//
+// A denial is a decision. An error means that there is none. It is
+// [ErrInvalid], [ErrUnavailable], [ErrUnanswered], [ErrBusy], [ErrDenied], [ErrSettled] or [ErrClosed], and states
+// whether the check may have been counted, by the last attempt or by an earlier one. Whether a request without a decision
+// may pass is up to the caller.
 package client

@@ -69,13 +69,21 @@ func ofClaims() []mutation {
 			test: "^TestARelayOutOfTheViewIsAskedLast$", edits: []edit{
 				{"internal/cluster/mesh/relay.go", "	case asks:\n", "	case asks && r == nil:\n"},
 			}},
+		{name: "a suspect connection keeps its requests from a relay out of the view", pkg: "./internal/cluster/mesh",
+			test: "^TestASuspectConnectionIsBetterThanARelayOutOfTheView$", edits: []edit{
+				{"internal/cluster/mesh/relay.go", "l.out.detour(relays.take(true))", "l.out.detour(true)"},
+			}},
+		{name: "so does one that is up again", pkg: "./internal/cluster/mesh",
+			test: "^TestASuspectConnectionIsBetterThanARelayOutOfTheView$", edits: []edit{
+				{"internal/cluster/mesh/relay.go", "!relays.take(asks)", "!relays.take(asks && !asks)"},
+			}},
 		{name: "a silent relay is suspect", pkg: "./internal/cluster/mesh", test: "^TestASilentRelayIsSuspect$",
 			edits: []edit{
 				{"internal/cluster/mesh/relay.go", "	case since != 0 && now-since >", "	case since < 0 && now-since >"},
 			}},
 		{name: "a relay that is late is better than none", pkg: "./internal/cluster/mesh",
 			test: "^TestARelayThatIsLateIsBetterThanNone$", edits: []edit{
-				{"internal/cluster/mesh/relay.go", "!out.any() && late != nil", "!out.any() && late == l"},
+				{"internal/cluster/mesh/relay.go", "!out.take(false) && late != nil", "!out.take(false) && late == l"},
 			}},
 		{name: "a relay that is silent for longer is none", pkg: "./internal/cluster/mesh",
 			test: "^TestARelayThatIsLateIsBetterThanNone$", edits: []edit{

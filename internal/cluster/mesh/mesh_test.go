@@ -233,6 +233,39 @@ func TestARelayOutOfTheViewIsAskedLast(t *testing.T) {
 	}
 }
 
+// A connection that is suspect is better for a request than a relay out of the view, which may have ended: one packet
+// was late, and the request would be lost until its caller gives up. What is no request goes both ways.
+func TestASuspectConnectionIsBetterThanARelayOutOfTheView(t *testing.T) {
+	for name, redirected := range map[string]bool{"a new request": false, "one that another relay had": true} {
+		n := newNode()
+		n.members = n.members[:2] // fourth has ended
+		n.Received(&peer.Frame{From: other, Relayed: true, Via: fourth}, n.now)
+		n.Claim(other, peer.Claim{Kind: peer.Ask}, true)
+		n.flush()
+		n.take(other)
+		n.now += suspectAfter + 1
+		n.Watch(n.now)
+		n.take(other)
+		if redirected {
+			n.waiting[1] = true
+			n.Redirect(Stranded{carried: []*peer.Frame{{From: self, To: other, Checks: []peer.Check{{ID: 1}}}}})
+		} else {
+			n.Check(other, new(arith.Charge), false, peer.Check{ID: 1})
+		}
+		n.Status(other, peer.Reply{ID: 9})
+		n.flush()
+		for to, want := range map[peer.Instance]int{other: 1, fourth: 0} {
+			checks, replies := 0, 0
+			for _, f := range n.take(to) {
+				checks, replies = checks+len(f.Checks), replies+len(f.Replies)
+			}
+			if checks != want || replies != 1 {
+				t.Errorf("%s: %v gets %d checks and %d replies, want %d and 1", name, to, checks, replies, want)
+			}
+		}
+	}
+}
+
 // A relay from which nothing comes back is suspect, although nothing that it relays is confirmed: a request goes to
 // another one, until something comes from it or by it.
 func TestASilentRelayIsSuspect(t *testing.T) {

@@ -222,13 +222,16 @@ func (o *outbox) all() []*peer.Frame {
 
 // detour returns the frames to send by a relay because the connection is suspect.
 // Control messages are sent both ways, as duplicates are harmless. Requests are sent
-// only by the relay, as they must not be executed twice.
-func (o *outbox) detour() (carried []*peer.Frame) {
+// only by the relay, as they must not be executed twice, if asks says that it takes them.
+func (o *outbox) detour(asks bool) (carried []*peer.Frame) {
 	if f := o.control.filling; f != nil && !f.Empty() {
 		o.closeControl()
 		if n := len(o.control.full); n > 0 {
 			carried = append(carried, o.control.full[n-1].Clone())
 		}
+	}
+	if !asks {
+		return carried
 	}
 	o.closeRequests()
 	carried = append(carried, o.requests.full...)

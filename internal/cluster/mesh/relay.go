@@ -26,8 +26,8 @@ func (w *Writer) flush(l *link) {
 	switch {
 	case !up:
 		carried = l.out.all()
-	case suspect && relays.any():
-		carried = l.out.detour()
+	case suspect && relays.take(false):
+		carried = l.out.detour(relays.take(true))
 	}
 	for _, f := range carried {
 		f.Got = l.line.got
@@ -48,7 +48,9 @@ type carriers struct {
 	unseen *link
 }
 
-func (r *carriers) any() bool { return len(r.seen) > 0 || r.unseen != nil }
+// take reports whether one of them takes a frame, asks one with requests, that a connection could carry, too, though it
+// is suspect: whoever is not in the view is worse for a request than that.
+func (r *carriers) take(asks bool) bool { return len(r.seen) > 0 || !asks && r.unseen != nil }
 
 // of returns who is given a frame to relay, the first ones first. Who is not in the view may have ended, and nobody
 // has noticed on the connection. So it gets requests last, which go to one relay only. What it has carried must be
@@ -132,9 +134,9 @@ func (w *Writer) Redirect(s Stranded) {
 			continue
 		}
 		to := w.mesh.link(f.To)
-		relays := w.mesh.relays(to)
+		relays, asks := w.mesh.relays(to), len(f.Checks)+len(f.Refunds) > 0
 		to.mu.Lock()
-		direct := to.up.Load() && (!to.line.suspect || !relays.any()) && to.out.accept(f)
+		direct := to.up.Load() && (!to.line.suspect || !relays.take(asks)) && to.out.accept(f)
 		if direct {
 			w.wake(to)
 		}
@@ -197,7 +199,7 @@ func (m *Mesh) relays(l *link) (out carriers) {
 			out.unseen = r
 		}
 	}
-	if !out.any() && late != nil {
+	if !out.take(false) && late != nil {
 		out.seen = []*link{late}
 	}
 	return out

@@ -2391,7 +2391,8 @@ type Holds struct {
 	// 1 keep: what is charged stays when it ends; 2 extend; 4 ignore: an id that is not known
 	// is not charged; 8 back: the extension after which it ends at the instant in ends is taken back;
 	// 16 named: the costs of the keys of a settlement are not compared; 32 lent: the units of a check are a lease,
-	// and a settlement lets no limit count more than twice its capacity; 64 lacks: the request lacks something by which its rules may count it.
+	// and a settlement lets no limit count more than twice its capacity;
+	// 64 lacks: the request lacks something by which its rules may count it.
 	Flags []byte `protobuf:"bytes,5,opt,name=flags,proto3" json:"flags,omitempty"`
 	// Only with back, as in the reply to the extension: when it ends, and when it is to end.
 	Ends    []uint64 `protobuf:"varint,6,rep,packed,name=ends,proto3" json:"ends,omitempty"`
