@@ -17,6 +17,6 @@
 //
 // A denial is a decision. An error means that there is none. It is
 // [ErrInvalid], [ErrUnavailable], [ErrUnanswered], [ErrBusy], [ErrDenied], [ErrSettled] or [ErrClosed], and states
-// whether the check may have been counted, by the last attempt or by an earlier one. Whether a request without a decision
-// may pass is up to the caller.
+// whether the check may have been counted, by the last attempt or by an earlier one. Whether a request without a
+// decision may pass is up to the caller.
 package client
