@@ -17,7 +17,7 @@ func ofHostile() []mutation {
 				{"internal/cluster/members/registry.go", "next.met = a.met || !a.live && len(a.told()) == 0", "next.met = true"},
 			}},
 		{name: "what a relay says of others is not heard", pkg: members, test: "^TestInventedNamesDoNotCount$", edits: []edit{
-			{"internal/cluster/members/registry.go", "	room := 0\n", "	room := maxNames\n"},
+			{"internal/cluster/members/registry.go", "r.teller(from, via, all), 0\n", "r.teller(from, via, all), maxNames\n"},
 		}},
 		{name: "names by one member's word have a bound", pkg: members, test: "^TestNamesHaveABound$", edits: []edit{
 			{"internal/cluster/members/registry.go", "if room--; room < 0 {", "if room < 0 {"},
@@ -31,12 +31,12 @@ func ofHostile() []mutation {
 		}},
 		{name: "of a word that goes round all tellers are named", pkg: members,
 			test: "^TestNobodyProvesAnInventionByTellingItOn$", edits: []edit{
-				{"internal/cluster/members/proven.go", "if o != r.self && len(path) < maxPath {",
-					"if o != r.self && len(path) < 1 {"},
+				{"internal/cluster/members/proven.go", "if o != self && len(path) < maxPath {",
+					"if o != self && len(path) < 1 {"},
 			}},
 		{name: "who is in the view by others' word is told on as that", pkg: members,
 			test: "^TestNobodyProvesAnInventionByTellingItOn$", edits: []edit{
-				{"internal/cluster/members/proven.go", "	if a == nil || a.met {", "	if a == nil || a.met || a.live {"},
+				{"internal/cluster/members/proven.go", "	case a.met:\n		return nil\n", "	case a.met || a.live:\n		return nil\n"},
 			}},
 		{name: "a member has one name", pkg: links, test: "^TestAMemberHasOneName$", edits: []edit{
 			{"internal/peerlink/session.go", "k.Instance == s.other && k.Name != s.name", "k.Instance == 0"},
@@ -45,6 +45,26 @@ func ofHostile() []mutation {
 			edits: []edit{
 				{"internal/cluster/members/expelled.go", "		r.unsay(w.Name)\n", ""},
 				{"internal/cluster/members/proven.go", " || t.any(expelled.has) {", " {"},
+			}},
+		{name: "who is gone by an expelled member's word counts again", pkg: members,
+			test: "^TestWhoIsSaidToBeGoneCountsAgain$", edits: []edit{
+				{"internal/cluster/members/proven.go", "				a.gone = a.gone && (a.instance", "				_ = (a.instance"},
+			}},
+		{name: "what a relay says of an end is its word too", pkg: members, test: "^TestWhoIsSaidToBeGoneCountsAgain$",
+			edits: []edit{
+				{"internal/cluster/members/proven.go", "		t.path = []string{relay}\n", "		_ = relay\n"},
+			}},
+		{name: "nobody's word ends nobody", pkg: members, test: "^TestWhoIsSaidToBeGoneCountsAgain$", edits: []edit{
+			{"internal/cluster/members/registry.go", "(by.name == \"\" || ", "("},
+		}},
+		{name: "an expelled member's word of an end is not told on", pkg: members,
+			test: "^TestWhoIsSaidToBeGoneCountsAgain$", edits: []edit{
+				{"internal/cluster/members/registry.go", "r.expelled.void(k.Path) || ", ""},
+			}},
+		{name: "who tells on an end says by whose word", pkg: members, test: "^TestWordsOfAnEndAreToldOnAsSuch$",
+			edits: []edit{
+				{"internal/cluster/members/proven.go", "	case k.Gone:\n		return a.leftBy(k.Instance)",
+					"	case k.Gone:\n		return words(nil)"},
 			}},
 		{name: "a node that is expelled is alone and not ready", pkg: members, test: "^TestExpelledNodeIsNotReady$",
 			edits: []edit{
@@ -63,11 +83,11 @@ func ofHostile() []mutation {
 				{"internal/cluster/members/expelled.go", "				r.expelled[name] = own\n", ""},
 			}},
 		{name: "expulsions by an expelled member end", pkg: members, test: "^TestWordsOfTheExpelled$", edits: []edit{
-			{"internal/cluster/members/expelled.go", "return slices.ContainsFunc(e.Path, x.has)", "return false"},
+			{"internal/cluster/members/expelled.go", "return slices.ContainsFunc(path, x.has)", "return false"},
 		}},
 		{name: "nobody lets itself in again", pkg: members, test: "^TestWordsOfTheExpelled$", edits: []edit{
-			{"internal/cluster/members/expelled.go", "slices.Contains(e.Path, e.Name), r.expelled.void(&e):",
-				"r.expelled.void(&peer.Expulsion{}):"},
+			{"internal/cluster/members/expelled.go", "slices.Contains(e.Path, e.Name), r.expelled.void(e.Path):",
+				"r.expelled.void(nil):"},
 		}},
 		{name: "one member's word fills a part of the list", pkg: members, test: "^TestExpelledAreBounded$", edits: []edit{
 			{"internal/cluster/members/expelled.go", "	if by >= maxExpelledBy {", "	if by < 0 {"},

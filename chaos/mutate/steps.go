@@ -252,7 +252,7 @@ func ofMoves() []mutation {
 			}},
 		{name: "a member that counts on has not left", pkg: "./internal/cluster/members",
 			test: "^TestAMemberThatCountsOnHasNotLeft$", edits: []edit{
-				{"internal/cluster/members/registry.go", "			a.run(from).gone = false\n", "			_ = a.run(from)\n"},
+				{"internal/cluster/members/registry.go", "			x.left, x.toldLeft = false, nil\n", "			_ = x\n"},
 			}},
 		{name: "only its own link says that a member counts on", pkg: "./internal/cluster/members",
 			test: "^TestAMemberThatCountsOnHasNotLeft$", edits: []edit{
@@ -261,9 +261,9 @@ func ofMoves() []mutation {
 			}},
 		{name: "each instance that left is news once", pkg: "./internal/cluster/members",
 			test: "^TestNewsOfTwoThatLeftGoesRoundOnce$", edits: []edit{
-				{"internal/cluster/members/registry.go", "	if gone && !r.gone {\n",
-					"	for i := range a.runs {\n		if gone && a.runs[i].instance != r.instance {\n			a.runs[i].gone = " +
-						"false\n		}\n	}\n	if gone && !r.gone {\n"},
+				{"internal/cluster/members/proven.go", "	news = !x.gone()\n",
+					"	news = !x.gone()\n	for i := range a.runs {\n		if r := &a.runs[i]; r != x {\n			r.left, r.toldLeft = " +
+						"false, nil\n		}\n	}\n"},
 			}},
 		{name: "a restart leaves no gap in the count", pkg: "./internal/cluster/members",
 			test: "^TestARestartLeavesNoGapInTheCount$", edits: []edit{

@@ -143,8 +143,8 @@ func (s *sockets) watch(nodes []*seat) {
 	}
 }
 
-// Three Envoys divide a limit over sockets, each by another of three real nodes, of which one is killed. What they admit
-// stays within the limit, and two reports after the kill the limit is used again.
+// Three Envoys divide a limit over sockets, each by another of three real nodes, of which one is killed. What they
+// admit stays within the limit, and after the kill it is used.
 func TestQuotasOverSockets(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "edge.yaml"), fmt.Appendf(nil, `
@@ -180,8 +180,9 @@ descriptors:
 			allowed += float64(e.burst)
 		}
 	}
-	t.Logf("at worst %.1f beyond the limit, %.1f may be, since something took %v; %.1f%% is used before the kill and %.1f%% "+
-		"after it", s.judge.Over, allowed, s.stalled, 100*s.judge.Used(2*time.Second, killed), 100*s.judge.Used(settled, end))
+	t.Logf("at worst %.1f beyond the limit, %.1f may be, since something took %v; %.1f%% is used before the kill, and "+
+		"%.1f%% after it", s.judge.Over, allowed, s.stalled, 100*s.judge.Used(2*time.Second, killed),
+		100*s.judge.Used(settled, end))
 	if s.judge.Over > allowed {
 		t.Error("the limit was passed")
 	}

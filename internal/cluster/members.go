@@ -97,9 +97,9 @@ func (c *Core) Departed(gone []peer.Known) {
 	t.Out.Spread(gone, 0)
 }
 
-// hear records what a member says about members, and passes news on. direct
-// means that the report came on the member's own connection.
-func (m *memberNews) hear(t *turn, from peer.Instance, known []peer.Known, direct bool) {
+// hear records what a member says about members, and passes news on. via is the member that relayed
+// the report, 0 if it came on the member's own connection.
+func (m *memberNews) hear(t *turn, from peer.Instance, known []peer.Known, via peer.Instance) {
 	valid := known[:0:0]
 	for i := range known {
 		k := &known[i]
@@ -107,12 +107,12 @@ func (m *memberNews) hear(t *turn, from peer.Instance, known []peer.Known, direc
 			t.c.distrust(from, "a member's name")
 			continue
 		}
-		if direct && k.Instance == from {
+		if via == 0 && k.Instance == from {
 			m.links.Introduced(*k)
 		}
 		valid = append(valid, *k)
 	}
-	news, n, recent := m.registry.Hear(from, valid, direct, t.Now)
+	news, n, recent := m.registry.Hear(from, valid, via, t.Now)
 	if v := m.view.Load(); n != v.Known || recent != v.Recent {
 		m.view.CompareAndSwap(v, v.Recounted(n, recent))
 	}

@@ -73,8 +73,8 @@ func (c *Core) Deliver(f *peer.Frame) {
 		t.Out.Relay(f)
 		return
 	}
-	if f.From == 0 || f.From == c.self {
-		return // without a sender, or this node's own, relayed back to it
+	if f.From == 0 || f.From == c.self || f.Relayed && f.Via == 0 {
+		return // without a sender or relay, or this node's own, relayed back to it
 	}
 	c.mesh.Received(f, t.Now)
 	c.intake.frame(t, f)

@@ -34,7 +34,11 @@ func (in *intake) frame(t *turn, f *peer.Frame) {
 	in.checks(t, f)
 	in.replies(t, f)
 	if len(f.Known) > 0 {
-		in.members.hear(t, f.From, f.Known, !f.Relayed)
+		via := f.Via
+		if !f.Relayed {
+			via = 0
+		}
+		in.members.hear(t, f.From, f.Known, via)
 	}
 	if len(f.Expelled) > 0 && !f.Relayed {
 		in.members.hearExpelled(t, f.From, f.Expelled)

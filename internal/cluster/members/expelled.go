@@ -63,7 +63,7 @@ func (r *Registry) HearExpelled(self, from string, all []peer.Expulsion, now lim
 		e.Path = append(slices.Clone(e.Path), from)
 		have, known := r.expelled[e.Name]
 		switch {
-		case e.Name == self, !credibleWord(&e, now), slices.Contains(e.Path, e.Name), r.expelled.void(&e):
+		case e.Name == self, !credibleWord(&e, now), slices.Contains(e.Path, e.Name), r.expelled.void(e.Path):
 			// nobody says of itself that it is let in again, and no member that it is out
 			// decides about others
 		case known && (e.Number < have.Number || e.Number == have.Number && len(e.Path) >= len(have.Path)):
@@ -90,9 +90,9 @@ func credibleWord(e *peer.Expulsion, now limiter.Tick) bool {
 // expulsions are those in force, by name.
 type expulsions map[string]peer.Expulsion
 
-// void reports whether a member that is expelled has told a word on.
-func (x expulsions) void(e *peer.Expulsion) bool {
-	return slices.ContainsFunc(e.Path, x.has)
+// void reports whether a member that is expelled is on the path of a word.
+func (x expulsions) void(path []string) bool {
+	return slices.ContainsFunc(path, x.has)
 }
 
 // has reports whether a name is expelled.
@@ -112,7 +112,7 @@ func (r *Registry) putExpelled(e peer.Expulsion, now limiter.Tick) (again []peer
 	for more := !e.Back; more; {
 		more = false
 		for name, o := range r.expelled {
-			if !r.expelled.void(&o) {
+			if !r.expelled.void(o.Path) {
 				continue
 			}
 			delete(r.expelled, name)

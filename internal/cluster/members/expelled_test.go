@@ -25,9 +25,9 @@ func TestExpelled(t *testing.T) {
 	r := NewRegistry("")
 	r.Set([]peer.Member{{Name: "a", Instance: 1, State: peer.Active}, {Name: "m", Instance: 9, State: peer.Active}}, nil,
 		10)
-	r.Hear(9, []peer.Known{{Name: "m", Instance: 9}}, true, 10)
+	r.Hear(9, []peer.Known{{Name: "m", Instance: 9}}, 0, 10)
 	expel(t, r, "m", false, 20)
-	r.Hear(1, []peer.Known{{Name: "m", Instance: 9}, {Name: "m", Instance: 10}}, true, 30)
+	r.Hear(1, []peer.Known{{Name: "m", Instance: 9}, {Name: "m", Instance: 10}}, 0, 30)
 	known, _ := r.Set([]peer.Member{{Name: "a", Instance: 1, State: peer.Active}}, nil, 30)
 	if known != 1 || r.Met("m", 9) || r.Counts("m") || len(r.Dead()) > 0 || !r.Banned(9) || !r.Banned(10) || r.Banned(1) {
 		t.Errorf("an expelled member counts: %d, dead %v, banned %v %v", known, r.Dead(), r.Banned(9), r.Banned(10))

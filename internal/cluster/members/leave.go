@@ -64,3 +64,12 @@ func CountsOn(m *Membership) bool {
 	defer m.mu.Unlock()
 	return !m.empty && others > 0 && 2*(len(v.Members)-1) <= others
 }
+
+// Left returns what to tell others of an instance that has left.
+func Left(r *Registry, name string, i peer.Instance) peer.Known {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := peer.Known{Name: name, Instance: i, Gone: true}
+	k.Path = r.path(k)
+	return k
+}

@@ -664,7 +664,7 @@ func TestLeaveKnowsWhoRemembersIDs(t *testing.T) {
 	r := members.NewRegistry("")
 	r.Set([]peer.Member{{Name: "a", Instance: 10, State: peer.Active, Wire: 2}}, nil, 1)
 	r.Set(nil, []peer.Known{{Name: "a", Instance: 10, Gone: true}}, 2)
-	r.Hear(11, []peer.Known{{Name: "a", Instance: 11, Joining: true}}, true, 3)
+	r.Hear(11, []peer.Known{{Name: "a", Instance: 11, Joining: true}}, 0, 3)
 	if a, b := r.Wire("a", 3), r.Wire("b", 3); a != 2 || b != 3 {
 		t.Errorf("the versions are %d and %d, want 2 and 3", a, b)
 	}

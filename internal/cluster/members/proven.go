@@ -30,19 +30,32 @@ func (t *teller) any(f func(name string) bool) bool {
 
 func (t *teller) has(name string) bool { return t.any(func(o string) bool { return o == name }) }
 
-// teller returns the name of the member that sends a frame over its own link; "" if it has not said
-// it, or if the frame was relayed: a relay may write whatever it wants.
-func (r *Registry) teller(from peer.Instance, all []peer.Known, direct bool) string {
-	if !direct {
-		return ""
+// teller returns whose words those in a frame are: those of the member that sends it, and of the relay, which may write
+// whatever it wants, 0: none. The name is empty if this node knows neither's.
+func (r *Registry) teller(from, via peer.Instance, all []peer.Known) (t teller) {
+	t.name = r.known.named(from, all)
+	switch relay := r.known.named(via, nil); {
+	case relay == "":
+	case t.name == "":
+		t.name = relay
+	default:
+		t.path = []string{relay}
 	}
-	for i := range all {
-		if all[i].Instance == from {
-			return all[i].Name
+	return t
+}
+
+// names are the records of names.
+type names map[string]*record
+
+// named returns the name of an instance that says it in a frame, or that this node has met; "" if neither is so.
+func (n names) named(i peer.Instance, all []peer.Known) string {
+	for k := range all {
+		if all[k].Instance == i {
+			return all[k].Name
 		}
 	}
-	for name, a := range r.known {
-		if run := a.run(from); run != nil && run.met || a.live && a.instance == from {
+	for name, a := range n {
+		if run := a.run(i); run != nil && run.met || a.seen && a.instance == i {
 			return name
 		}
 	}
@@ -77,6 +90,23 @@ func (a *record) tell(k peer.Known, itself bool, by string) {
 	case len(x.told) < maxUnproven:
 		x.told = append(x.told, teller{by, slices.Clone(k.Path)})
 	}
+}
+
+// tellLeft records who says that an instance leaves, has left or was forgotten: itself, or another. It returns whether
+// it is new.
+func (a *record) tellLeft(k peer.Known, itself bool, by teller) (news bool) {
+	x, _ := a.reported(k.Instance)
+	news = !x.gone()
+	by.path = slices.Concat(by.path, k.Path)
+	switch i := slices.IndexFunc(x.toldLeft, func(t teller) bool { return t.name == by.name }); {
+	case itself:
+		x.left = true
+	case i >= 0:
+		x.toldLeft[i] = by
+	case len(x.toldLeft) < maxUnproven:
+		x.toldLeft = append(x.toldLeft, by)
+	}
+	return news
 }
 
 // proven reports whether a name is known to be a member's. r.mu is held.
@@ -158,38 +188,61 @@ func Told(r *Registry) (n int) {
 	return n
 }
 
-// path returns on whose word alone this node knows a name: nobody's if it has met it, or if several say so that do not
-// have it from each other. What is in the view by others' word alone is still that. Of a longer path it returns the
-// last members. r.mu is held.
-func (r *Registry) path(name string) []string {
-	a := r.known[name]
-	if a == nil || a.met {
+// path returns on whose word alone this node knows a name, or that an instance has left: nobody's if it has met it or
+// was told by it, or if several say so that do not have it from each other. What is in the view by others' word alone
+// is still that. Of a longer path it returns the last members. r.mu is held.
+func (r *Registry) path(k peer.Known) []string {
+	switch a := r.known[k.Name]; {
+	case a == nil:
 		return nil
+	case k.Gone:
+		return a.leftBy(k.Instance).path("", r.self, r.expelled)
+	case a.met:
+		return nil
+	default:
+		return a.told().path(k.Name, r.self, r.expelled)
 	}
-	all := a.told().witnesses(name, r.self, r.expelled)
+}
+
+// leftBy returns who says that an instance has left; nobody if it said so itself, or an operator did.
+func (a *record) leftBy(i peer.Instance) words {
+	if x := a.run(i); x != nil && !x.left {
+		return x.toldLeft
+	}
+	return nil
+}
+
+// path returns the path of the only witness; none if there are several. See [words.witnesses].
+func (w words) path(name, self string, expelled expulsions) []string {
+	all := w.witnesses(name, self, expelled)
 	if len(all) != 1 {
 		return nil
 	}
 	path := []string{all[0].name}
 	for _, o := range all[0].path {
-		if o != r.self && len(path) < maxPath {
+		if o != self && len(path) < maxPath {
 			path = append(path, o)
 		}
 	}
 	return path
 }
 
-// unsay forgets what a member that is expelled said of others, also where others told it on. r.mu is held.
+// unsay forgets what a member that is expelled said of others, also where others told it on: who is gone by its word
+// alone counts again. r.mu is held.
 func (r *Registry) unsay(by string) {
 	for name, a := range r.known {
-		told := false
+		void, told := func(t teller) bool { return t.has(by) }, false
 		for i := range a.runs {
-			if x := &a.runs[i]; slices.ContainsFunc(x.told, func(t teller) bool { return t.has(by) }) {
-				x.told = slices.DeleteFunc(slices.Clone(x.told), func(t teller) bool { return t.has(by) })
-				told = true
+			x := &a.runs[i]
+			if slices.ContainsFunc(x.told, void) {
+				x.told, told = slices.DeleteFunc(slices.Clone(x.told), void), true
+			}
+			if slices.ContainsFunc(x.toldLeft, void) {
+				x.toldLeft, told = slices.DeleteFunc(slices.Clone(x.toldLeft), void), true
+				a.gone = a.gone && (a.instance != x.instance || x.gone() || r.expelled.has(name))
 			}
 		}
-		if told && !a.met && !a.live && len(a.told()) == 0 {
+		if told && !a.met && !a.live && !a.gone && len(a.told()) == 0 {
 			delete(r.known, name)
 		}
 	}

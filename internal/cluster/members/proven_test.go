@@ -15,8 +15,8 @@ import (
 func town() *Registry {
 	r := NewRegistry("a")
 	r.Set([]peer.Member{{Name: "a", Instance: 1}, {Name: "b", Instance: 2}, {Name: "m", Instance: 9}}, nil, 10)
-	r.Hear(2, []peer.Known{{Name: "b", Instance: 2}}, true, 10)
-	r.Hear(9, []peer.Known{{Name: "m", Instance: 9}}, true, 10)
+	r.Hear(2, []peer.Known{{Name: "b", Instance: 2}}, 0, 10)
+	r.Hear(9, []peer.Known{{Name: "m", Instance: 9}}, 0, 10)
 	return r
 }
 
@@ -33,8 +33,8 @@ func invented(n int) (all []peer.Known) {
 // when it is dead.
 func TestInventedNamesDoNotCount(t *testing.T) {
 	r := town()
-	for _, direct := range []bool{true, false, true} {
-		news, known, recent := r.Hear(9, invented(1000), direct, 20)
+	for _, via := range []peer.Instance{0, 2, 0} {
+		news, known, recent := r.Hear(9, invented(1000), via, 20)
 		if known != 3 || recent != 3 || len(news) != 0 {
 			t.Fatalf("%d and %d count, %d are told on", known, recent, len(news))
 		}
@@ -56,14 +56,14 @@ func TestInventedNamesDoNotCount(t *testing.T) {
 func TestWhoIsNotMetIsNoWitness(t *testing.T) {
 	r := NewRegistry("a")
 	r.Set([]peer.Member{{Name: "a", Instance: 1}, {Name: "b", Instance: 2}}, nil, 10)
-	r.Hear(2, []peer.Known{{Name: "b", Instance: 2}, {Name: "c", Instance: 3}, {Name: "d", Instance: 4}}, true, 10)
+	r.Hear(2, []peer.Known{{Name: "b", Instance: 2}, {Name: "c", Instance: 3}, {Name: "d", Instance: 4}}, 0, 10)
 	all := []peer.Member{
 		{Name: "a", Instance: 1}, {Name: "b", Instance: 2}, {Name: "c", Instance: 3}, {Name: "d", Instance: 4},
 	}
 	if known, _ := r.Set(all, nil, 20); known != 4 || !r.Met("c", 3) || !r.Met("d", 4) {
 		t.Errorf("%d count when all are in the view, and those of whom one member tells leave it again", known)
 	}
-	r.Hear(5, []peer.Known{{Name: "e", Instance: 5}}, true, 30)
+	r.Hear(5, []peer.Known{{Name: "e", Instance: 5}}, 0, 30)
 	view := append(slices.Clone(all[:2]), peer.Member{Name: "e", Instance: 5})
 	if known, recent := r.Set(view, nil, 30); known != 3 || recent != 3 || r.Met("c", 3) {
 		t.Errorf("%d and %d count once another member does not tell of two", known, recent)
@@ -75,12 +75,12 @@ func TestWhoIsNotMetIsNoWitness(t *testing.T) {
 func TestWhoStartsDoesNotTellOnAnInvention(t *testing.T) {
 	fresh := NewRegistry("b")
 	fresh.Set([]peer.Member{{Name: "b", Instance: 3}, {Name: "m", Instance: 9}}, nil, 10)
-	if _, known, _ := fresh.Hear(9, append([]peer.Known{{Name: "m", Instance: 9}}, invented(5)...), true, 10); known != 7 {
+	if _, known, _ := fresh.Hear(9, append([]peer.Known{{Name: "m", Instance: 9}}, invented(5)...), 0, 10); known != 7 {
 		t.Fatalf("%d count of what the only other member says", known)
 	}
 	r := town()
-	r.Hear(9, invented(5), true, 20)
-	if _, known, _ := r.Hear(3, append(fresh.All(20), peer.Known{Name: "b", Instance: 3}), true, 20); known != 3 {
+	r.Hear(9, invented(5), 0, 20)
+	if _, known, _ := r.Hear(3, append(fresh.All(20), peer.Known{Name: "b", Instance: 3}), 0, 20); known != 3 {
 		t.Errorf("%d count: a member that has just started told on what it was told", known)
 	}
 	if known, _ := fresh.Set([]peer.Member{{Name: "a", Instance: 1}, {Name: "b", Instance: 3}, {Name: "m", Instance: 9}},
@@ -99,7 +99,7 @@ func TestTheDeadOutliveRestarts(t *testing.T) {
 		r := NewRegistry(self)
 		r.Set([]peer.Member{{Name: self, Instance: peer.Instance(20 + i)}, {Name: other, Instance: told[from].Instance}}, nil,
 			10)
-		if _, known, _ := r.Hear(told[from].Instance, told, true, 10); known != 3 {
+		if _, known, _ := r.Hear(told[from].Instance, told, 0, 10); known != 3 {
 			t.Fatalf("after %d restarts %d count", i+1, known)
 		}
 		told = r.All(20)
@@ -111,8 +111,8 @@ func TestTheDeadOutliveRestarts(t *testing.T) {
 func TestInventionsEndWithTheirTeller(t *testing.T) {
 	r := NewRegistry("a")
 	r.Set([]peer.Member{{Name: "a", Instance: 1}, {Name: "m", Instance: 9}}, nil, 10)
-	r.Hear(9, append([]peer.Known{{Name: "m", Instance: 9}}, invented(5)...), true, 10)
-	r.Hear(2, []peer.Known{{Name: "b", Instance: 2}, {Name: "ghost-1", Instance: 1001}}, true, 10)
+	r.Hear(9, append([]peer.Known{{Name: "m", Instance: 9}}, invented(5)...), 0, 10)
+	r.Hear(2, []peer.Known{{Name: "b", Instance: 2}, {Name: "ghost-1", Instance: 1001}}, 0, 10)
 	expel(t, r, "m", false, 20)
 	if known, _ := r.Set([]peer.Member{{Name: "a", Instance: 1}}, nil, 30); known != 3 || !r.Counts("ghost-1") ||
 		r.Counts("ghost-2") {
@@ -173,11 +173,11 @@ func (b *beginners) tells(from, to string, more ...peer.Known) {
 	if r := b.all[from]; r != nil {
 		known = append(known, r.All(b.now)...)
 	}
-	news, _, _ := b.all[to].Hear(instances[from], known, true, b.now)
+	news, _, _ := b.all[to].Hear(instances[from], known, 0, b.now)
 	b.see(to, from)
 	for _, next := range b.view[to] {
 		if b.all[next] != nil && next != from && next != to {
-			b.all[next].Hear(instances[to], news, true, b.now)
+			b.all[next].Hear(instances[to], news, 0, b.now)
 			b.see(next)
 		}
 	}
@@ -244,14 +244,14 @@ func TestWhoIsToldOfAndDoesNotCount(t *testing.T) {
 		"in view":  {func(*Registry) {}, 1},
 		"dead":     {func(r *Registry) { r.Set(both, nil, 30) }, 0},
 		"expelled": {func(r *Registry) { expel(t, r, "m", false, 30) }, 0},
-		"gone":     {func(r *Registry) { r.Hear(9, []peer.Known{{Name: "d", Instance: 7, Gone: true}}, true, 30) }, 0},
-		"met":      {func(r *Registry) { r.Hear(7, []peer.Known{{Name: "d", Instance: 7}}, true, 30) }, 0},
+		"gone":     {func(r *Registry) { r.Hear(9, []peer.Known{{Name: "d", Instance: 7, Gone: true}}, 0, 30) }, 0},
+		"met":      {func(r *Registry) { r.Hear(7, []peer.Known{{Name: "d", Instance: 7}}, 0, 30) }, 0},
 		"back": {func(r *Registry) {
 			r.Set(append(both[:2:2], peer.Member{Name: "m", Instance: 9}, peer.Member{Name: "d", Instance: 8}), nil, 30)
 		}, 0},
 	} {
 		r := town()
-		if _, known, _ := r.Hear(9, []peer.Known{{Name: "d", Instance: 7}}, true, 20); known != 3 {
+		if _, known, _ := r.Hear(9, []peer.Known{{Name: "d", Instance: 7}}, 0, 20); known != 3 {
 			t.Errorf("%s: %d count", name, known)
 		}
 		if test.then(r); Told(r) != test.want {
@@ -265,7 +265,7 @@ func TestWhoIsToldOfAndDoesNotCount(t *testing.T) {
 func TestWordsStayWordsOnADisk(t *testing.T) {
 	saved := NewRegistry("a")
 	saved.Set([]peer.Member{{Name: "a", Instance: 1}, {Name: "m", Instance: 9}}, nil, 10)
-	saved.Hear(9, append(invented(3), peer.Known{Name: "m", Instance: 9}), true, 10)
+	saved.Hear(9, append(invented(3), peer.Known{Name: "m", Instance: 9}), 0, 10)
 	for _, out := range []bool{false, true} {
 		r := NewRegistry("a")
 		Restore(r, saved.All(20), 30)
@@ -277,4 +277,84 @@ func TestWordsStayWordsOnADisk(t *testing.T) {
 			t.Errorf("m is expelled %v: %d count of a, b and m", out, known)
 		}
 	}
+}
+
+// TestWhoIsSaidToBeGoneCountsAgain: a hostile member says that a dead one is gone, or writes it into what it relays,
+// and others tell it on. Once it is expelled the dead one counts again at all of them; what others say too, what the
+// one said of itself and what an operator had forgotten stays.
+func TestWhoIsSaidToBeGoneCountsAgain(t *testing.T) {
+	gone := peer.Known{Name: "d", Instance: 4, Gone: true}
+	toldOn := gone
+	toldOn.Path = []string{"m"}
+	for name, test := range map[string]struct {
+		say  func(r *Registry)
+		want int // of a, b, d and m once m is expelled
+	}{
+		"it says so":   {func(r *Registry) { r.Hear(9, []peer.Known{gone}, 0, 30) }, 3},
+		"it relays it": {func(r *Registry) { r.Hear(2, []peer.Known{gone}, 9, 30) }, 3},
+		"it relays the end": {func(r *Registry) {
+			r.Hear(4, []peer.Known{gone}, 9, 30)
+			r.Hear(9, []peer.Known{gone}, 0, 30)
+		}, 3},
+		"another tells it on": {func(r *Registry) { r.Hear(2, []peer.Known{toldOn}, 0, 30) }, 3},
+		"it is judged": {func(r *Registry) {
+			r.Hear(9, []peer.Known{gone}, 0, 30)
+			r.Set(town3(), []peer.Known{gone}, 30)
+		}, 3},
+		"it says so afterwards": {func(*Registry) {}, 3},
+		"another says so": {func(r *Registry) {
+			r.Hear(9, []peer.Known{gone}, 0, 30)
+			r.Hear(2, []peer.Known{gone}, 0, 30)
+		}, 2},
+		"d says so": {func(r *Registry) {
+			r.Hear(4, []peer.Known{gone}, 0, 30)
+			r.Hear(9, []peer.Known{gone}, 0, 30)
+			r.Set(town3(), []peer.Known{gone}, 30)
+		}, 2},
+		"an operator": {func(r *Registry) { r.Forget("d"); r.Hear(9, []peer.Known{gone}, 0, 30) }, 2},
+	} {
+		r := town()
+		r.Set(append(town3(), peer.Member{Name: "d", Instance: 4}), nil, 10)
+		r.Set(town3(), nil, 20)
+		test.say(r)
+		expel(t, r, "m", false, 40)
+		r.Hear(2, []peer.Known{toldOn}, 0, 50)
+		r.Hear(2, []peer.Known{gone}, 9, 50)
+		r.Hear(7, []peer.Known{gone}, 0, 50) // nobody knows whose instance that is
+		if known, _ := r.Count(60); known != test.want {
+			t.Errorf("%s: %d count, want %d", name, known, test.want)
+		}
+	}
+}
+
+// TestWordsOfAnEndAreToldOnAsSuch: who tells on that a member is gone says by whose word alone it knows.
+func TestWordsOfAnEndAreToldOnAsSuch(t *testing.T) {
+	r := town()
+	r.Set(append(town3(), peer.Member{Name: "d", Instance: 4}), nil, 10)
+	r.Set(town3(), nil, 20)
+	gone := peer.Known{Name: "d", Instance: 4, Gone: true}
+	news, _, _ := r.Hear(9, []peer.Known{gone}, 2, 30)
+	said := func(all []peer.Known) (path []string) {
+		for _, k := range all {
+			if k.Name == "d" && k.Gone {
+				return k.Path
+			}
+		}
+		t.Fatalf("nothing is told of its end: %v", all)
+		return nil
+	}
+	for _, path := range [][]string{said(news), said(r.All(30)), said([]peer.Known{Left(r, "d", 4)})} {
+		if !slices.Equal(path, []string{"m", "b"}) {
+			t.Errorf("by the word of %v", path)
+		}
+	}
+	r.Hear(4, []peer.Known{gone}, 0, 40)
+	if path := said(r.All(40)); path != nil {
+		t.Errorf("it says so itself, and it is the word of %v", path)
+	}
+}
+
+// town3 is the view of [town].
+func town3() []peer.Member {
+	return []peer.Member{{Name: "a", Instance: 1}, {Name: "b", Instance: 2}, {Name: "m", Instance: 9}}
 }

@@ -41,7 +41,7 @@ const (
 type Registry struct {
 	mu       sync.Mutex
 	self     string // the name of this node
-	known    map[string]*record
+	known    names
 	expelled expulsions
 	// said are the members that this node's own operator threw out, also where a word of another member has let them in
 	// again.
@@ -51,7 +51,7 @@ type Registry struct {
 
 // NewRegistry returns a registry without names, of the node of that name.
 func NewRegistry(self string) *Registry {
-	return &Registry{self: self, known: make(map[string]*record)}
+	return &Registry{self: self, known: make(names)}
 }
 
 // record is what is known of one name.
@@ -79,15 +79,18 @@ type record struct {
 	leavingAt limiter.Tick
 }
 
-// run is an instance of a name. gone means that a link reported it as leaving, gone or forgotten.
-// Each instance has a mark of its own: if a name had one mark, reports of two instances that have
+// run is an instance of a name. Each has its own marks: if a name had one, reports of two instances that have
 // left would take it from each other, each would be news again, and would be passed on without end.
 type run struct {
 	instance peer.Instance
-	gone     bool
 	met      bool     // it introduced itself on its link
 	told     []teller // who says that it is a member
+	left     bool     // it said on its link that it leaves, or this node's operator had it forgotten
+	toldLeft []teller // who says that it leaves, is gone or was forgotten
 }
+
+// gone reports whether a link reported the instance as leaving, gone or forgotten, and that is not void.
+func (x *run) gone() bool { return x.left || len(x.toldLeft) > 0 }
 
 // believedLeaving is how long it is believed of a member that it leaves because it said so:
 // longer than leaving takes.
@@ -106,19 +109,14 @@ func (a *record) run(i peer.Instance) *run {
 	return &a.runs[k]
 }
 
-// reported records what a link reports of an instance of this name, and returns whether
-// it is new.
-func (a *record) reported(i peer.Instance, gone bool) (news bool) {
-	r := a.run(i)
-	if r == nil {
-		copy(a.runs[1:], a.runs[:])
-		r, news = &a.runs[0], true
-		*r = run{instance: i}
+// reported records that a link reports an instance of this name, and returns whether it is new.
+func (a *record) reported(i peer.Instance) (x *run, news bool) {
+	if x = a.run(i); x != nil {
+		return x, false
 	}
-	if gone && !r.gone {
-		r.gone, news = true, true
-	}
-	return news
+	copy(a.runs[1:], a.runs[:])
+	a.runs[0] = run{instance: i}
+	return &a.runs[0], true
 }
 
 // Set records the members that are joining, active or leaving, this node included, and
@@ -158,19 +156,21 @@ func (r *Registry) Set(members []peer.Member, left []peer.Known, now limiter.Tic
 // Hear records what a member says about members over its link. It returns what is new
 // and must be passed on, and the counts that [Registry.Set] returns. A member that
 // reports itself as gone is leaving, but has not left yet. If it then reports that it joins, it
-// has not left when it ends: it counts on, as a dead one. direct means that the report came
+// has not left when it ends: it counts on, as a dead one. via is the member that relayed the report, 0 if it came
 // over the member's own link. Callers must leave out what [Valid] refuses.
-func (r *Registry) Hear(from peer.Instance, all []peer.Known, direct bool, now limiter.Tick) (spread []peer.Known,
+func (r *Registry) Hear(from peer.Instance, all []peer.Known, via peer.Instance, now limiter.Tick) (spread []peer.Known,
 	known, recent int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	by := r.teller(from, all, direct)
-	room := 0
-	if by != "" {
-		room = maxUnproven - r.unproven(by)
+	direct, by, room := via == 0, r.teller(from, via, all), 0
+	if direct && by.name != "" {
+		room = maxUnproven - r.unproven(by.name)
 	}
 	for _, k := range all {
 		itself := direct && k.Instance == from
+		if k.Gone && !itself && (by.name == "" || r.expelled.void(k.Path) || by.any(r.expelled.has)) {
+			continue // nobody's word, or that of an expelled member
+		}
 		if !itself && r.known[k.Name] == nil {
 			if room--; room < 0 {
 				continue
@@ -181,11 +181,17 @@ func (r *Registry) Hear(from peer.Instance, all []peer.Known, direct bool, now l
 			r.hear(k, itself, now)
 		}
 		a := r.known[k.Name]
-		news := a != nil && a.reported(k.Instance, k.Gone)
-		if a != nil && !k.Gone {
-			a.tell(k, itself, by)
-			k.Path = r.path(k.Name)
+		news := false
+		switch {
+		case a == nil:
+		case k.Gone:
+			news = a.tellLeft(k, itself, by)
+		default:
+			if _, news = a.reported(k.Instance); direct {
+				a.tell(k, itself, by.name)
+			}
 		}
+		k.Path = r.path(k)
 		switch {
 		case a == nil:
 		case r.expelled.has(k.Name):
@@ -195,7 +201,8 @@ func (r *Registry) Hear(from peer.Instance, all []peer.Known, direct bool, now l
 		case (news || !counted && !k.Gone) && !leaves && (k.Gone || r.counts(k.Name)):
 			spread = append(spread, k)
 		case direct && k.Instance == from && k.Joining && a.leaving == from:
-			a.run(from).gone = false
+			x := a.run(from)
+			x.left, x.toldLeft = false, nil
 		case leaves && direct && a.leaving != k.Instance:
 			a.leaving, a.leavingAt = k.Instance, now
 		}
@@ -378,7 +385,8 @@ func (r *Registry) list(of func(*record) (k peer.Known, wanted bool)) []peer.Kno
 	var out []peer.Known
 	for name, a := range r.known {
 		if k, wanted := of(a); wanted && (k.Gone || r.proven(name) && !r.expelled.has(name)) {
-			k.Name, k.Path = name, r.path(name)
+			k.Name = name
+			k.Path = r.path(k)
 			out = append(out, k)
 		}
 	}
@@ -415,7 +423,7 @@ func (r *Registry) SaidGone(name string, i peer.Instance) bool {
 		return false
 	}
 	said := a.run(i)
-	return said != nil && said.gone || a.gone && a.instance == i
+	return said != nil && said.gone() || a.gone && a.instance == i
 }
 
 // Leaves reports whether an instance has said over its own link that it leaves. That is

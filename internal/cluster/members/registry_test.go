@@ -31,7 +31,7 @@ func TestNamesHaveABound(t *testing.T) {
 		}
 		now += limiter.Second
 	}
-	if _, known, _ := r.Hear(other, []peer.Known{{Name: "e", Instance: 0xe}}, true, now); known != 4 {
+	if _, known, _ := r.Hear(other, []peer.Known{{Name: "e", Instance: 0xe}}, 0, now); known != 4 {
 		t.Errorf("%d count, want the one too that another member knows of", known)
 	}
 	now += keepGone
@@ -43,7 +43,7 @@ func TestNamesHaveABound(t *testing.T) {
 	for n := range maxNames {
 		dead = append(dead, peer.Known{Name: fmt.Sprintf("dead-%d", n), Instance: peer.Instance(0x9000 + n)})
 	}
-	_, known, _ := r.Hear(other, dead, true, now)
+	_, known, _ := r.Hear(other, dead, 0, now)
 	if r.Set(base, nil, now); known != 3+maxUnproven || !r.known["c"].live {
 		t.Errorf("%d count, want no more than the bound of one member's word, and who is live", known)
 	}
@@ -71,7 +71,7 @@ func TestWhoStartsMakesNoMinority(t *testing.T) {
 		r := NewRegistry("a")
 		r.Set([]peer.Member{{Name: "a", Instance: a, State: peer.Active}}, []peer.Known{{Name: "c", Instance: 9, Gone: true}},
 			began)
-		_, known, recent := r.Hear(b, one.heard, true, began)
+		_, known, recent := r.Hear(b, one.heard, 0, began)
 		if want := 1 + len(one.heard); known != want || recent != one.recent {
 			t.Errorf("%s: %d and %d count, want %d and %d", name, known, recent, want, one.recent)
 		}
@@ -83,7 +83,7 @@ func TestWhoStartsMakesNoMinority(t *testing.T) {
 	both := []peer.Member{{Name: "a", Instance: a, State: peer.Active}, {Name: "b", Instance: b, State: peer.Active}}
 	r.Set(both, nil, began)
 	r.Set(both[:1], nil, began)
-	if _, _, recent := r.Hear(b, []peer.Known{{Name: "b", Instance: b}}, true, began); recent != 2 {
+	if _, _, recent := r.Hear(b, []peer.Known{{Name: "b", Instance: b}}, 0, began); recent != 2 {
 		t.Errorf("%d count, want the one too that was in the view", recent)
 	}
 }
@@ -100,13 +100,13 @@ func TestWhoDepartsMakesNoMinority(t *testing.T) {
 		lost   limiter.Tick // when it leaves the view
 		recent int
 	}{
-		"it said so":        {func(r *Registry) { r.Hear(b, []peer.Known{leaves}, true, began) }, began, 1},
-		"it said nothing":   {func(r *Registry) { r.Hear(b, []peer.Known{{Name: "b", Instance: b}}, true, began) }, began, 2},
-		"by a relay":        {func(r *Registry) { r.Hear(b, []peer.Known{leaves}, false, began) }, began, 2},
-		"it said so once":   {func(r *Registry) { r.Hear(b, []peer.Known{leaves}, true, began) }, began + believedLeaving, 2},
-		"it is to count on": {func(r *Registry) { r.Hear(b, []peer.Known{leaves, joins}, true, began) }, began, 1},
+		"it said so":        {func(r *Registry) { r.Hear(b, []peer.Known{leaves}, 0, began) }, began, 1},
+		"it said nothing":   {func(r *Registry) { r.Hear(b, []peer.Known{{Name: "b", Instance: b}}, 0, began) }, began, 2},
+		"by a relay":        {func(r *Registry) { r.Hear(b, []peer.Known{leaves}, 7, began) }, began, 2},
+		"it said so once":   {func(r *Registry) { r.Hear(b, []peer.Known{leaves}, 0, began) }, began + believedLeaving, 2},
+		"it is to count on": {func(r *Registry) { r.Hear(b, []peer.Known{leaves, joins}, 0, began) }, began, 1},
 		"another instance said so": {func(r *Registry) {
-			r.Hear(b+1, []peer.Known{{Name: "b", Instance: b + 1, Gone: true}}, true, began)
+			r.Hear(b+1, []peer.Known{{Name: "b", Instance: b + 1, Gone: true}}, 0, began)
 		}, began, 2},
 	} {
 		r := NewRegistry("a")
@@ -134,7 +134,7 @@ func TestWhoStartsIsAwaited(t *testing.T) {
 	both := []peer.Member{{Name: "a", Instance: 1, State: peer.Active}, {Name: "c", Instance: c, State: peer.Joining}}
 	r.Set(both, nil, now)
 	r.Set(both[:1], nil, now)
-	r.Hear(b, []peer.Known{{Name: "b", Instance: b}, {Name: "c", Instance: c, Joining: true}}, true, now)
+	r.Hear(b, []peer.Known{{Name: "b", Instance: b}, {Name: "c", Instance: c, Joining: true}}, 0, now)
 	if all := r.Awaited(now + arrivesWithin/2 - 1); len(all) != 0 {
 		t.Errorf("awaited within a second: %v", all)
 	}
@@ -180,7 +180,7 @@ func TestOthersAreToldWhoIsJoining(t *testing.T) {
 		}
 	}
 	r.Set(view(), nil, now)
-	r.Hear(b, []peer.Known{{Name: "b", Instance: b}, {Name: "d", Instance: d, Joining: true}}, true, now)
+	r.Hear(b, []peer.Known{{Name: "b", Instance: b}, {Name: "d", Instance: d, Joining: true}}, 0, now)
 	told("heard of", true)
 	now += arrivesWithin
 	told("heard of two seconds ago", false)
@@ -204,12 +204,12 @@ func TestARestartLeavesNoGapInTheCount(t *testing.T) {
 		{Name: "c", Instance: c, State: peer.Active}}
 	for name, said := range map[string]func(r *Registry){
 		"it says that it starts": func(r *Registry) {
-			r.Hear(after, []peer.Known{{Name: "b", Instance: after}}, true, now)
+			r.Hear(after, []peer.Known{{Name: "b", Instance: after}}, 0, now)
 		},
-		"another says that it starts": func(r *Registry) { r.Hear(c, []peer.Known{starts}, true, now) },
+		"another says that it starts": func(r *Registry) { r.Hear(c, []peer.Known{starts}, 0, now) },
 		"while the one before is in the view": func(r *Registry) {
 			r.Set(all, nil, now)
-			r.Hear(c, []peer.Known{starts}, true, now)
+			r.Hear(c, []peer.Known{starts}, 0, now)
 			r.Set(all[:1], nil, now)
 		},
 	} {
@@ -217,13 +217,13 @@ func TestARestartLeavesNoGapInTheCount(t *testing.T) {
 		r.Set(all, nil, now)
 		r.Set(all[:1], nil, now) // the others are cut off
 		said(r)
-		if _, known, _ := r.Hear(c, []peer.Known{left}, true, now); known != 3 {
+		if _, known, _ := r.Hear(c, []peer.Known{left}, 0, now); known != 3 {
 			t.Errorf("%s: %d count once its predecessor has left, want 3", name, known)
 		}
 		if known, _ := r.Set([]peer.Member{all[0], {Name: "b", Instance: after, State: peer.Active}}, nil, now); known != 3 {
 			t.Errorf("%s: %d count when it is in the view, want 3", name, known)
 		}
-		r.Hear(c, []peer.Known{{Name: "b", Instance: before, Joining: true}}, true, now) // late
+		r.Hear(c, []peer.Known{{Name: "b", Instance: before, Joining: true}}, 0, now) // late
 		if known, _ := r.Set(all[:1], []peer.Known{{Name: "b", Instance: after, Gone: true}}, now); known != 2 {
 			t.Errorf("%s: %d count after it has left too, want 2", name, known)
 		}
@@ -231,9 +231,9 @@ func TestARestartLeavesNoGapInTheCount(t *testing.T) {
 	r := NewRegistry("a")
 	r.Set(all, nil, now)
 	r.Set(all[:1], nil, now)
-	r.Hear(after, []peer.Known{{Name: "b", Instance: after}}, true, now)
-	r.Hear(c, []peer.Known{{Name: "b", Instance: after, Gone: true}}, true, now)
-	if _, known, _ := r.Hear(c, []peer.Known{left}, true, now); known != 2 {
+	r.Hear(after, []peer.Known{{Name: "b", Instance: after}}, 0, now)
+	r.Hear(c, []peer.Known{{Name: "b", Instance: after, Gone: true}}, 0, now)
+	if _, known, _ := r.Hear(c, []peer.Known{left}, 0, now); known != 2 {
 		t.Errorf("%d count after both have left, want 2", known)
 	}
 }
@@ -248,22 +248,22 @@ func TestAMemberThatCountsOnHasNotLeft(t *testing.T) {
 		say  func(r *Registry)
 		left bool
 	}{
-		"it leaves":    {func(r *Registry) { r.Hear(b, []peer.Known{leaves}, true, now) }, true},
-		"it counts on": {func(r *Registry) { r.Hear(b, []peer.Known{leaves, joins}, true, now) }, false},
+		"it leaves":    {func(r *Registry) { r.Hear(b, []peer.Known{leaves}, 0, now) }, true},
+		"it counts on": {func(r *Registry) { r.Hear(b, []peer.Known{leaves, joins}, 0, now) }, false},
 		"another says so": {func(r *Registry) {
-			r.Hear(b, []peer.Known{leaves}, true, now)
-			r.Hear(a, []peer.Known{joins}, true, now)
+			r.Hear(b, []peer.Known{leaves}, 0, now)
+			r.Hear(a, []peer.Known{joins}, 0, now)
 		}, true},
 		"by a relay": {func(r *Registry) {
-			r.Hear(b, []peer.Known{leaves}, true, now)
-			r.Hear(b, []peer.Known{joins}, false, now)
+			r.Hear(b, []peer.Known{leaves}, 0, now)
+			r.Hear(b, []peer.Known{joins}, 7, now)
 		}, true},
 		"it only introduces itself": {func(r *Registry) {
-			r.Hear(b, []peer.Known{leaves, {Name: "b", Instance: b}}, true, now)
+			r.Hear(b, []peer.Known{leaves, {Name: "b", Instance: b}}, 0, now)
 		}, true},
 		"it was forgotten": {func(r *Registry) {
-			r.Hear(a, []peer.Known{leaves}, true, now)
-			r.Hear(b, []peer.Known{joins}, true, now)
+			r.Hear(a, []peer.Known{leaves}, 0, now)
+			r.Hear(b, []peer.Known{joins}, 0, now)
 		}, true},
 	} {
 		r := NewRegistry("a")
@@ -297,7 +297,10 @@ func TestNewsOfTwoThatLeftGoesRoundOnce(t *testing.T) {
 			}
 		}
 		for i := range all {
-			all[i] = NewRegistry("a")
+			all[i] = NewRegistry(fmt.Sprint("m", i))
+			for o := range all {
+				all[i].Hear(peer.Instance(o+1), []peer.Known{{Name: fmt.Sprint("m", o), Instance: peer.Instance(o + 1)}}, 0, now)
+			}
 		}
 		spread(0, 0, peer.Known{Name: "c", Instance: first, Gone: true})
 		spread(1, 1, peer.Known{Name: "c", Instance: second, Gone: true})
@@ -306,7 +309,7 @@ func TestNewsOfTwoThatLeftGoesRoundOnce(t *testing.T) {
 			i := random.IntN(len(under))
 			w := under[i]
 			under = append(under[:i], under[i+1:]...)
-			news, _, _ := all[w.to].Hear(peer.Instance(w.from+1), []peer.Known{w.known}, true, now)
+			news, _, _ := all[w.to].Hear(peer.Instance(w.from+1), []peer.Known{w.known}, 0, now)
 			for _, k := range news {
 				spread(w.to, w.from, k)
 			}

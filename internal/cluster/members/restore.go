@@ -18,7 +18,7 @@ func Restore(r *Registry, all []peer.Known, now limiter.Tick) {
 			a := &record{instance: k.Instance, since: now, met: len(k.Path) == 0, recalled: true}
 			r.known[k.Name] = a
 			if !a.met { // it was another's word, and stays that
-				a.reported(k.Instance, false)
+				a.reported(k.Instance)
 				a.tell(peer.Known{Instance: k.Instance, Path: k.Path[1:]}, false, k.Path[0])
 			}
 		}
@@ -35,6 +35,7 @@ func (r *Registry) Forget(name string) (peer.Known, bool) {
 		return peer.Known{}, false
 	}
 	a.gone, a.recalled = true, false
-	a.reported(a.instance, true)
+	x, _ := a.reported(a.instance)
+	x.left = true
 	return peer.Known{Name: name, Instance: a.instance, Gone: true}, true
 }

@@ -117,7 +117,7 @@ func (r *roll) judge(c Core, self peer.Member, now limiter.Tick) (gone []peer.Kn
 			delete(r.lost, name)
 		case said[name]:
 		case !dead && known.SaidGone(name, old.Instance):
-			gone = append(gone, peer.Known{Name: name, Instance: old.Instance, Gone: true})
+			gone = append(gone, Left(known, name, old.Instance))
 			delete(r.lost, name)
 		case evicted:
 			r.contested = r.contested || c.Reaches(old.Instance) // it may have been paused only
