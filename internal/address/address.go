@@ -37,10 +37,15 @@ func Parse(s string) (netip.Addr, bool) {
 // a link, and callers on that link must not be able to choose it.
 func Plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
+// translated reports whether a is an IPv4 address as a translator gives it to IPv6: in 64:ff9b::/96 (RFC 6052).
+func translated(a netip.Addr) bool {
+	return netip.PrefixFrom(netip.AddrFrom16([16]byte{1: 0x64, 2: 0xff, 3: 0x9b}), 96).Contains(a)
+}
+
 // Counted returns the network by which a plain, valid address is counted: of an IPv6 address so
-// many of its leading bits, except ::1, which is this machine and no customer's network.
+// many of its leading bits, except ::1, which is this machine and no customer's network, and translated ones.
 func Counted(a netip.Addr, bits int) netip.Prefix {
-	if a.Is4() || a.IsLoopback() || bits >= a.BitLen() {
+	if a.Is4() || a.IsLoopback() || translated(a) || bits >= a.BitLen() {
 		bits = a.BitLen()
 	}
 	p, _ := a.Prefix(bits) // the number is in range

@@ -1,6 +1,7 @@
 package address
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 )
@@ -41,6 +42,21 @@ func TestParse(t *testing.T) {
 		a, ok := Parse(in)
 		if ok != (want != "") || ok && a.String() != want {
 			t.Errorf("%q: got %v, %v, want %q", in, a, ok, want)
+		}
+	}
+}
+
+// TestCounted: a customer has a network of IPv6, and one address of what a translator makes of IPv4.
+func TestCounted(t *testing.T) {
+	for in, want := range map[string]string{
+		"192.0.2.1":           "192.0.2.1/32",
+		"2001:db8::1":         "2001:db8::/64",
+		"::1":                 "::1/128",
+		"64:ff9b::192.0.2.1":  "64:ff9b::c000:201/128",
+		"64:ff9b:1::c000:201": "64:ff9b:1::/64", // its operator's own, which may be a network
+	} {
+		if got := Counted(netip.MustParseAddr(in), IPv6Bits).String(); got != want {
+			t.Errorf("%s is counted as %s, want %s", in, got, want)
 		}
 	}
 }
