@@ -390,8 +390,8 @@ func (a *app) membersText(list []listed) string {
 			"\n"
 	}
 	if unreachable {
-		text += a.OutStyle.Red("The node that was asked has no connection to members: check their --peer-addr and "+
-			"--advertise.") + "\n"
+		text += a.OutStyle.Red("The node that was asked has no connection to members: see if its /readyz says that it "+
+			"is expelled, and check their --peer-addr and --advertise.") + "\n"
 	}
 	for i := range list {
 		if s := list[i].Self; s != nil {

@@ -144,7 +144,7 @@ func TestMembersUnreachable(t *testing.T) {
 	first.members[1].Unreachable = true
 	_, out, _ := runAs(t, "members", "--server", addr)
 	if !strings.Contains(out, "  active, unreachable  ") ||
-		!strings.Contains(out, "The node that was asked has no connection to members: check") {
+		!strings.Contains(out, "The node that was asked has no connection to members: see if its /readyz") {
 		t.Error(out)
 	}
 	if _, out, _ = runAs(t, "members", "--json", "--server", addr); strings.Count(out, `"unreachable": true`) != 1 {
