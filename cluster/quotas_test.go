@@ -47,6 +47,7 @@ const (
 type quotaCell struct {
 	*crew
 	way      way
+	limit    string // metadata of the limit in its file
 	mu       sync.Mutex
 	begun    time.Time
 	r        *rand.Rand
@@ -249,9 +250,9 @@ func (n noted) CheckBatchInto(ctx context.Context, rs []limiter.Request, ds []li
 }
 
 // newQuotaCell opens the members, and their services.
-func newQuotaCell(t *testing.T, envoys int, w way) *quotaCell {
-	c := &quotaCell{crew: newCrew(t, 3), way: w, r: rand.New(rand.NewPCG(55, uint64(envoys))), gone: make([]bool, 3),
-		judge: quotatest.NewJudge(envoys)}
+func newQuotaCell(t *testing.T, envoys int, w way, limit string) *quotaCell {
+	c := &quotaCell{crew: newCrew(t, 3), way: w, limit: limit,
+		r: rand.New(rand.NewPCG(55, uint64(envoys))), gone: make([]bool, 3), judge: quotatest.NewJudge(envoys)}
 	t.Cleanup(c.close)
 	c.start(troubles[3])
 	for i, n := range c.nodes {
@@ -479,8 +480,8 @@ domain: edge
 descriptors:
   - key: class
     rate_limit: {unit: second, requests_per_unit: %.0f}
-    metadata: {weir: {algorithm: token_bucket, burst: %d}}
-`, rate, quotatest.Capacity(len(c.envoys)))}}, config.Options{})
+    metadata: {weir: %s}
+`, rate, c.limit)}}, config.Options{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -516,9 +517,15 @@ func (c *quotaCell) After(d time.Duration, do func()) {
 // quotaResult is what a cell has shown.
 type quotaResult struct{ used, over, bound, beyond float64 }
 
-func runQuotas(t *testing.T, cell *quotatest.Cell, envoys int, w way) (r quotaResult) {
+// runQuotas has a cell happen, on a bucket or, if there is an algorithm, on a window of a second.
+func runQuotas(t *testing.T, cell *quotatest.Cell, envoys int, w way, algorithm string) (r quotaResult) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newQuotaCell(t, envoys, w)
+		limit, window := fmt.Sprintf("{algorithm: token_bucket, burst: %d}", quotatest.Capacity(envoys)), time.Duration(0)
+		if algorithm != "" {
+			limit, window = "{algorithm: "+algorithm+"}", time.Second
+		}
+		c := newQuotaCell(t, envoys, w, limit)
+		c.judge.Window = window
 		cell.Begin(c)
 		c.run(quotatest.Change)
 		cell.Change(c)
@@ -553,7 +560,7 @@ func TestQuotas(t *testing.T) {
 						os.Getenv("WEIR_SEEDS") == "" {
 						t.Skip("long; make test-long runs it")
 					}
-					r := runQuotas(t, &cell, envoys, w)
+					r := runQuotas(t, &cell, envoys, w, "")
 					t.Logf("%.1f%% of the limit is used", 100*r.used)
 					if w == strictSlices {
 						r.bound = 0
@@ -564,6 +571,30 @@ func TestQuotas(t *testing.T) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// Of a limit on windows no interval as long as a window has more than the limit, in each of the cells with strict
+// slices. If each Envoy is assigned the whole limit, it has.
+func TestQuotasOfWindows(t *testing.T) {
+	if r := runQuotas(t, &quotatest.Cells()[0], 3, wholeToAll, "sliding_log"); r.over < 0.4*quotatest.Rate {
+		t.Errorf("premise: only %.1f are admitted beyond a limit that each Envoy has", r.over)
+	}
+	for i, cell := range quotatest.Cells() {
+		for a, algorithm := range []string{"fixed_window", "sliding_log", "sliding_window", "sliding_counter"} {
+			t.Run(cell.Name+" "+algorithm, func(t *testing.T) {
+				if (i+a)%4 != 0 && os.Getenv("WEIR_SEEDS") == "" {
+					t.Skip("long; make test-long runs it")
+				}
+				r := runQuotas(t, &cell, 3, strictSlices, algorithm)
+				t.Logf("%.1f%% of the limit is used", 100*r.used)
+				const bursts = 3 * 20 / (0.6 * quotatest.Rate) // are taken off the rate, which is lowered to that at least
+				if r.over > 0 || r.used < cell.Least-bursts || r.beyond > 1 {
+					t.Errorf("%.1f are admitted beyond the limit, of which %.1f%% is used, and %.0f beyond what is assigned",
+						r.over, 100*r.used, r.beyond)
+				}
+			})
 		}
 	}
 }
@@ -580,7 +611,7 @@ func TestQuotasTable(t *testing.T) {
 		for w := strictSlices; w <= equalParts; w++ {
 			line += " |"
 			for _, envoys := range []int{1, 3, 50} {
-				r := runQuotas(t, &cell, envoys, w)
+				r := runQuotas(t, &cell, envoys, w, "")
 				line += fmt.Sprintf(" %.0f", 100*r.used)
 				if r.over > 0 && w <= fastSlices {
 					line += fmt.Sprintf(" (%.0f beyond)", r.over)

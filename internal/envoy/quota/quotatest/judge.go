@@ -5,10 +5,12 @@ import (
 	"time"
 )
 
-// Judge counts what Envoys admit of a limit: at most its capacity, and its rate as time passes.
+// Judge counts what Envoys admit of a limit: at most its capacity, and its rate as time passes; or, if it has a window,
+// at most what its rate gives for the window in any interval of that length.
 type Judge struct {
 	// Rate is in units a second. Limit changes it.
 	Rate, Capacity float64
+	Window         time.Duration
 	// Over is by how many units the limit was passed at the worst.
 	Over float64
 
@@ -16,7 +18,8 @@ type Judge struct {
 	at       time.Duration
 	lower    float64 // the rate from lowerAt on; 0: it stays
 	lowerAt  time.Duration
-	admitted []float64 // by quarters of a second
+	recent   []time.Duration // when the last window's were admitted
+	admitted []float64       // by quarters of a second
 	offered  []float64
 }
 
@@ -40,6 +43,14 @@ func (j *Judge) See(now time.Duration, admitted bool) {
 		j.lower = 0
 	}
 	j.admitted[i]++
+	if j.Window > 0 {
+		j.recent = append(j.recent, now)
+		for j.recent[0] <= now-j.Window {
+			j.recent = j.recent[1:]
+		}
+		j.Over = max(j.Over, float64(len(j.recent))-j.Rate*j.Window.Seconds())
+		return
+	}
 	j.load(now, j.Rate)
 	j.level++
 	j.Over = max(j.Over, j.level-j.Capacity)
