@@ -16,7 +16,7 @@ func ofIDs() []mutation {
 			}},
 		{name: "the id of a denied check gives its room back", pkg: "./limiter/table", test: "^TestADeniedIDTakesNoRoom$",
 			edits: []edit{
-				{"limiter/table/newid.go", "	if !d.Allowed {\n		t.unreserveOnce(r)\n", "	if !d.Allowed {\n"},
+				{"limiter/table/newid.go", "	if !d.Allowed {\n		t.room.unreserveOnce(r)\n", "	if !d.Allowed {\n"},
 			}},
 		{name: "units: an id keeps all bits of its cost", pkg: suite, test: "^TestTranscriptsAreRight$/^wide_units$",
 			edits: []edit{
@@ -200,15 +200,15 @@ func ofIDRing() []mutation {
 	const table = "./limiter/table"
 	return []mutation{
 		{name: "an id that is copied alone is counted", pkg: table, test: "^TestReplacedIDsCount$", edits: []edit{
-			{"limiter/table/import.go", "	p.table.keys.Add(1)\n	p.addID(", "	p.addID("},
+			{"limiter/table/import.go", "	room.keys.Add(1)\n	p.addID(", "	p.addID("},
 		}},
 		{name: "ids that are copied alone have the bound of who sends them", pkg: table, test: "^TestReplacedIDsCount$",
 			edits: []edit{
-				{"limiter/table/import.go", "if g.full() || p.table.beyondSource(one[:], 1, 0) ||",
+				{"limiter/table/import.go", "if g.full() || room.beyondSource(one[:], 1, 0) ||",
 					"if g.full() || len(one) == 0 ||"},
 			}},
 		{name: "ids that are copied alone have the bound of all", pkg: table, test: "^TestReplacedIDsCount$", edits: []edit{
-			{"limiter/table/import.go", " || p.table.keys.Load() >= replicaFactor*p.table.maxKeys {", " {"},
+			{"limiter/table/import.go", " || room.keys.Load() >= replicaFactor*room.maxKeys {", " {"},
 		}},
 		{name: "an id that stays where it was is said to", pkg: table, test: "^TestACopyGetsTheIDsThatCame$", edits: []edit{
 			{"limiter/table/newid.go", "		if !p.renewID(pos, state, now) {\n", "		if p.renewID(pos, state, now); false {\n"},

@@ -34,7 +34,7 @@ func ofLeases() []mutation {
 			{"limiter/table/lent.go", "		b.overdraw(&lent[i], now)\n", "		_ = lent[i]\n"},
 		}},
 		{name: "a lease without room is denied", pkg: table, test: "^TestNoRoomForALease$", edits: []edit{
-			{"limiter/table/ids.go", "(t.overflow == OverflowDeny || id.Lent)", "t.overflow == OverflowDeny"},
+			{"limiter/table/ids.go", "(t.room.overflow == OverflowDeny || id.Lent)", "t.room.overflow == OverflowDeny"},
 		}},
 		{name: "the rate of a slice is charged", pkg: table, test: "^TestSlicesAdmitNothingTwice$", edits: []edit{
 			{"limiter/table/slices.go", "		b.of.p.overdrawSlot(s, l, h.At, n)\n", "		_ = n\n"},

@@ -12,8 +12,8 @@ func ofLies() []mutation {
 			{"limiter/table/move.go", "	if e.From != 0 {\n		arith.Believe", "	if e.From == 0 {\n		arith.Believe"},
 		}},
 		{name: "one member fills half of what is for others", pkg: table, test: "^TestANodeFillsAShare$", edits: []edit{
-			{"limiter/table/sources.go", "u.keys.Load()+keys > maxOfSource(t.maxKeys) ||",
-				"u.keys.Load()+keys > maxOfSource(2*t.maxKeys) ||"},
+			{"limiter/table/sources.go", "u.keys.Load()+keys > maxOfSource(r.maxKeys) ||",
+				"u.keys.Load()+keys > maxOfSource(2*r.maxKeys) ||"},
 		}},
 		{name: "what was sent denies no new key", pkg: table, test: "^TestANodeFillsAShare$", edits: []edit{
 			{"limiter/table/move.go", "n, bytes := c.sent.slots+c.sent.ids, ", "n, bytes := 0*c.sent.slots, "},

@@ -319,7 +319,7 @@ func ofBounds() []mutation {
 		}},
 		{name: "no live counter makes room", pkg: "./limiter/table", test: ".", edits: []edit{
 			{"limiter/table/sweep.go", "		if at <= now {\n",
-				"		if at <= now || t.keys.Load() >= t.maxKeys*9/10 && s.place%4 == 0 {\n"},
+				"		if at <= now || p.table.room.keys.Load() >= p.table.room.maxKeys*9/10 && s.place%4 == 0 {\n"},
 		}},
 		{name: "the last frames of a node that leaves arrive", pkg: "./chaos/sim", test: "^TestTheLastFramesOfALeavingNode$",
 			edits: []edit{

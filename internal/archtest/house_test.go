@@ -533,7 +533,7 @@ func largeAllowed() map[string]allowance {
 		"internal/peerlink.Links methods": {31, "it joins the connections, and answers what is asked of them"},
 		"limiter/arith.rate methods":      {112, arith},
 		"metrics.ClusterStats fields":     {21, "each field is one metric"},
-		"limiter/table.Table methods": {129,
+		"limiter/table.Table methods": {110,
 			"a table is one set of counters; its methods are in files by concern"},
 		"limiter/table.partition methods": {67, "it is one lock, with all that is done under it"},
 		"limiter/table.ledger methods":    {35, "each thing that can happen to a charge that can still change is one"},

@@ -15,7 +15,7 @@ func (p *partition) adopt(s *slot, l *limiter.Limit, rule *limiter.Rule, by uint
 		p.table.registry.prefer(s.limit, l)
 		return true
 	}
-	id := p.table.registry.id(l, rule, cmp.Or(by, arith.LabelOf(p.table.keyOf(s.lo, old))))
+	id := p.table.registry.id(l, rule, cmp.Or(by, arith.LabelOf(keyLo(s.lo, old))))
 	if id == 0 {
 		return false
 	}

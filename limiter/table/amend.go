@@ -148,9 +148,9 @@ func (t *Table) settle(now limiter.Tick, c *arith.Charge, keys *[limiter.MaxKeys
 	switch {
 	case !room:
 		return out, noRoom
-	case unknown.Len() > 0 && t.crowdedByIDs(&unknown), t.keys.Load()+fresh-t.copied.Load() > t.maxKeys,
-		fresh > 0 && t.beyondTenant(c.Key(0).Hash.Lo, asked{keys: fresh}):
-		t.unreserveIDs(number, int64(unknown.Len()))
+	case unknown.Len() > 0 && t.crowdedByIDs(&unknown), t.room.keys.Load()+fresh-t.room.copied.Load() > t.room.maxKeys,
+		fresh > 0 && t.room.beyondTenant(c.Key(0).Hash.Lo, asked{keys: fresh}):
+		t.room.unreserveIDs(number, int64(unknown.Len()))
 		return out, noRoom
 	}
 	charged, held, known := false, false, false
@@ -203,11 +203,11 @@ func (t *Table) roomFor(now limiter.Tick, k *arith.Key, n uint64) (fresh int64, 
 		}
 		words := t.words(s)
 		s.state.Roll(seen, words, now)
-		if need := s.state.OverdrawWords(seen, now, n); need > len(words) && !t.slab.fits(need, t.left()) {
+		if need := s.state.OverdrawWords(seen, now, n); need > len(words) && !t.room.slab.fits(need, t.room.left()) {
 			return fresh, false
 		}
 	}
-	left := t.left() - t.ring(p).growth(1) // the id may need room, too
+	left := t.room.left() - t.ring(p).growth(1) // the id may need room, too
 	if fresh == 0 {
 		return 0, left >= 0
 	}
@@ -238,7 +238,7 @@ func (t *Table) overdraw(now limiter.Tick, k *arith.Key, has counted) (over uint
 		}
 		beyond, ok := p.overdrawSlot(s, of, now, n)
 		if over = max(over, beyond); ok && !found {
-			t.keys.Add(1)
+			t.room.keys.Add(1)
 			p.insert(fresh, now)
 		}
 	}
@@ -360,7 +360,7 @@ func (t *Table) extend(now limiter.Tick, c *arith.Charge, keys *[limiter.MaxKeys
 	}
 	if charged != 0 {
 		room := t.reserveHolds(&rest, charged, &r)
-		defer func() { t.unreserveOnce(r) }()
+		defer func() { t.room.unreserveOnce(r) }()
 		if !room {
 			return out, false, noRoom
 		}

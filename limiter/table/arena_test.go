@@ -67,7 +67,7 @@ func TestLargeTable(t *testing.T) {
 		t.Skip("long; make wire runs it")
 	}
 	tab := New(Config{MaxKeys: 1 << 21})
-	tab.arena.live = arenaFrom // so that it is large from the first block on
+	tab.room.arena.live = arenaFrom // so that it is large from the first block on
 	rule := benchLimits(t, limiter.FixedWindow, time.Second)
 	const keys = 800_000 // so that a partition has more than one block
 	hashes := benchHashes(keys)
@@ -85,16 +85,16 @@ func TestLargeTable(t *testing.T) {
 		}
 	}
 	tab.checkAll(t)
-	if len(tab.arena.chunks) == 0 {
+	if len(tab.room.arena.chunks) == 0 {
 		t.Fatal("no chunk was taken")
 	}
-	most := tab.arena.live - arenaFrom
+	most := tab.room.arena.live - arenaFrom
 	for range keys / reclaimEnough {
 		tab.reclaim(now+10*limiter.Second, (*partition).sweepOne)
 	}
 	tab.checkAll(t)
-	if left := tab.arena.live - arenaFrom; left >= most/4 || len(tab.arena.chunks) > 1 {
-		t.Errorf("of %d blocks %d are left, in %d chunks", most, left, len(tab.arena.chunks))
+	if left := tab.room.arena.live - arenaFrom; left >= most/4 || len(tab.room.arena.chunks) > 1 {
+		t.Errorf("of %d blocks %d are left, in %d chunks", most, left, len(tab.room.arena.chunks))
 	}
 	for i, h := range hashes {
 		c.Clear()
@@ -107,7 +107,7 @@ func TestLargeTable(t *testing.T) {
 	for i := range tab.parts {
 		tab.Drop(i)
 	}
-	if tab.arena.live != arenaFrom || len(tab.arena.chunks) > 1 {
-		t.Errorf("%d blocks are in use by nobody, in %d chunks", tab.arena.live-arenaFrom, len(tab.arena.chunks))
+	if tab.room.arena.live != arenaFrom || len(tab.room.arena.chunks) > 1 {
+		t.Errorf("%d blocks are in use by nobody, in %d chunks", tab.room.arena.live-arenaFrom, len(tab.room.arena.chunks))
 	}
 }

@@ -156,7 +156,7 @@ func TestWordsAreTakenLate(t *testing.T) {
 		for range 5 {
 			decide(t, table, hourStart, charge(3, k))
 		}
-		if n := table.slab.bytes(); n != 0 {
+		if n := table.room.slab.bytes(); n != 0 {
 			t.Errorf("%v: %d bytes of words for one instant", c.limit, n)
 		}
 		d := decide(t, table, hourStart+c.later, charge(3, k))

@@ -196,7 +196,7 @@ func TestWordsOfOneSizeMakeRoomForOthers(t *testing.T) {
 		}
 		now += 2 * limiter.Minute
 		full := fill(now, keys, entries, uint64(round)*100_000)
-		words := table.slab.bytes()
+		words := table.room.slab.bytes()
 		if full || words < 500_000 {
 			t.Fatalf("round %d: full %v, %d bytes of words of %d", round, full, words, table.Stats().Bytes)
 		}
@@ -208,7 +208,7 @@ func TestWordsOfOneSizeMakeRoomForOthers(t *testing.T) {
 			p.sweep(now + limiter.Hour)
 			p.mu.Unlock()
 		}
-		if got := table.slab.bytes(); got > slabClasses*chunkWords*wordBytes {
+		if got := table.room.slab.bytes(); got > slabClasses*chunkWords*wordBytes {
 			t.Fatalf("round %d: %d bytes of words are kept of none", round, got)
 		}
 	}
@@ -435,14 +435,14 @@ func TestImportsAndShares(t *testing.T) {
 // The bound follows from the number of keys where none is given.
 func TestDefaultMaxBytes(t *testing.T) {
 	for keys, want := range map[int]int64{0: 2_560_000_000, 1: 64 << 20, 10_000_000: 2_560_000_000} {
-		if got := New(Config{MaxKeys: keys}).maxBytes; got != want || DefaultMaxBytes(keys) != want {
+		if got := New(Config{MaxKeys: keys}).room.maxBytes; got != want || DefaultMaxBytes(keys) != want {
 			t.Errorf("%d bytes for %d keys", got, keys)
 		}
 	}
 	for _, bytes := range []int64{-1, 1 << 62} {
 		table := New(Config{MaxBytes: bytes})
-		if table.left() < 1<<60 || table.maxBytes*replicaFactor < 0 {
-			t.Errorf("%d bytes are %d", bytes, table.maxBytes)
+		if table.room.left() < 1<<60 || table.room.maxBytes*replicaFactor < 0 {
+			t.Errorf("%d bytes are %d", bytes, table.room.maxBytes)
 		}
 		decide(t, table, hourStart, charge(1, arith.Key{Hash: hash(1), Rule: window(t, 5, time.Hour)}))
 		if fmt.Sprint(table.Stats()) == "" || table.Stats().Bytes <= 0 {
@@ -482,15 +482,15 @@ func TestPeeksTakeNoWords(t *testing.T) {
 	peek := charge(1, k)
 	peek.Peek = true
 	for _, c := range []*arith.Charge{peek, charge(0, k)} {
-		if d := decide(t, table, hourStart+1, c); !d.Allowed || table.slab.bytes() != 0 {
-			t.Errorf("%d bytes were taken", table.slab.bytes())
+		if d := decide(t, table, hourStart+1, c); !d.Allowed || table.room.slab.bytes() != 0 {
+			t.Errorf("%d bytes were taken", table.room.slab.bytes())
 		}
 	}
 	table.Explain(hourStart+1, peek, new(limiter.Decision))
 	k.Rule = logs(t, "r", 200, time.Hour)
 	table.Explain(hourStart+1, charge(1, k), new(limiter.Decision))
-	if table.slab.bytes() != 0 {
-		t.Errorf("%d bytes were taken by explanations", table.slab.bytes())
+	if table.room.slab.bytes() != 0 {
+		t.Errorf("%d bytes were taken by explanations", table.room.slab.bytes())
 	}
 	table.checkAll(t)
 }

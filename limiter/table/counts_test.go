@@ -40,26 +40,26 @@ func (t *Table) checkCounts() error {
 		}
 		lent += t.copies[i].bytes
 	}
-	if keys != t.keys.Load() || lent != t.copiedBytes.Load() {
-		return fmt.Errorf("%d keys and %d bytes of copies, counted are %d and %d", keys, lent, t.keys.Load(),
-			t.copiedBytes.Load())
+	if keys != t.room.keys.Load() || lent != t.room.copiedBytes.Load() {
+		return fmt.Errorf("%d keys and %d bytes of copies, counted are %d and %d", keys, lent, t.room.keys.Load(),
+			t.room.copiedBytes.Load())
 	}
 	if err := t.registry.check(slots, bytes); err != nil {
 		return err
 	}
-	if err := t.slab.check(blocks); err != nil {
+	if err := t.room.slab.check(blocks); err != nil {
 		return err
 	}
 	ordinary := 0
 	for i := range t.parts {
 		for _, b := range t.parts[i].slots.blocks[min(1, len(t.parts[i].slots.blocks)):] {
-			if at, _ := t.arena.find(b); at < 0 {
+			if at, _ := t.room.arena.find(b); at < 0 {
 				ordinary++
 			}
 		}
 	}
-	if held += int64(ordinary)*blockBytes + int64(len(t.arena.chunks))*chunkBytes; held != t.arena.held.Load() {
-		return fmt.Errorf("slots have %d bytes, counted are %d", held, t.arena.held.Load())
+	if held += int64(ordinary)*blockBytes + int64(len(t.room.arena.chunks))*chunkBytes; held != t.room.arena.held.Load() {
+		return fmt.Errorf("slots have %d bytes, counted are %d", held, t.room.arena.held.Load())
 	}
 	return nil
 }

@@ -264,16 +264,17 @@ func (t *Table) decide(now limiter.Tick, c *arith.Charge, d *limiter.Decision, f
 		overflowed = true
 		arith.Combine(d, c.Peek)
 	}
-	for result := t.reserveKeys(d, counters, c.Peek); result != decided; result = t.reserveKeys(d, counters, c.Peek) {
+	reserve := func() outcome { return t.room.reserveKeys(d, counters, c.Peek) }
+	for result := reserve(); result != decided; result = reserve() {
 		if result == noLimit || !final {
 			return result
 		}
 		overflowed = true
-		t.overflowFresh(now, d, counters)
+		t.room.overflowFresh(now, d, counters)
 		arith.Combine(d, c.Peek)
 	}
 	if overflowed {
-		t.noteFull(now, d, counters)
+		t.room.noteFull(now, d, counters)
 	}
 	t.charge(now, c, d, counters)
 	for i := range counters {

@@ -68,11 +68,11 @@ func (t *Table) explain(now limiter.Tick, c *arith.Charge, d *limiter.Decision,
 		}
 		arith.Combine(d, true)
 	}
-	for t.reserveKeys(d, counters, true) != decided {
+	for t.room.reserveKeys(d, counters, true) != decided {
 		if !final {
 			return nil, true
 		}
-		t.overflowFresh(now, d, counters)
+		t.room.overflowFresh(now, d, counters)
 		arith.Combine(d, true)
 	}
 	for i := range counters {

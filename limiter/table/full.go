@@ -47,7 +47,7 @@ type Full struct {
 }
 
 // noteFull records a check that met a bound. Of several bounds it records the widest.
-func (t *Table) noteFull(now limiter.Tick, d *limiter.Decision, counters []counter) {
+func (r *room) noteFull(now limiter.Tick, d *limiter.Decision, counters []counter) {
 	met, bound := -1, Bound(Bounds)
 	for i := range counters {
 		if b := counters[i].bound(); d.Limit(i).Overflow && b < bound {
@@ -57,18 +57,18 @@ func (t *Table) noteFull(now limiter.Tick, d *limiter.Decision, counters []count
 	if met < 0 {
 		return
 	}
-	t.recordFull(now, bound, d.Limit(met), t.keyOf(counters[met].slot().lo, d.Limit(met).Limit))
+	r.recordFull(now, bound, d.Limit(met), keyLo(counters[met].slot().lo, d.Limit(met).Limit))
 }
 
 // recordFull records a check that met a bound, at a limit of a key with the low half of a hash.
-func (t *Table) recordFull(now limiter.Tick, bound Bound, l *limiter.LimitDecision, key uint64) {
+func (r *room) recordFull(now limiter.Tick, bound Bound, l *limiter.LimitDecision, key uint64) {
 	full := &Full{At: now, Rule: l.Rule.Name, Denied: !l.Allowed}
 	if bound == BoundTenant {
-		full.Tenant = t.usages.shares.Name(arith.LabelOf(key))
+		full.Tenant = r.usages.shares.Name(arith.LabelOf(key))
 	}
-	t.full.checks[bound].Add(1)
-	t.full.last[bound].Store(full)
-	t.full.any.Store(true)
+	r.full.checks[bound].Add(1)
+	r.full.last[bound].Store(full)
+	r.full.any.Store(true)
 }
 
 // bound returns what left an overflowed counter without room.
@@ -95,8 +95,8 @@ func (f *fullness) overflowed() (by [Bounds]int64, all int64) {
 }
 
 // EverFull reports whether a check has met a bound of the table. It takes no lock.
-func (t *Table) EverFull() bool { return t.full.any.Load() }
+func (t *Table) EverFull() bool { return t.room.full.any.Load() }
 
 // Full returns the last check that met a bound of the table, nil if none has. It takes no
 // lock.
-func (t *Table) Full(b Bound) *Full { return t.full.last[b].Load() }
+func (t *Table) Full(b Bound) *Full { return t.room.full.last[b].Load() }

@@ -192,16 +192,10 @@ func (t *Table) reserveOnce(c *arith.Charge, charged uint16, n int64) (r reserve
 	}
 	r.ids = n
 	if c.ID.Hold > 0 && n > 0 && !t.reserveHolds(c, charged, &r) {
-		t.unreserveOnce(r)
+		t.room.unreserveOnce(r)
 		return reserved{bound: r.bound}, false
 	}
 	return r, true
-}
-
-// unreserveOnce takes back what reserveOnce counted.
-func (t *Table) unreserveOnce(r reserved) {
-	t.unreserveIDs(r.id, r.ids)
-	t.unreserveIDs(r.hold, r.holds)
 }
 
 // reserveHolds reserves room for the holds of the keys that are charged: a counter for each, and
@@ -230,7 +224,7 @@ func (t *Table) reserveHolds(c *arith.Charge, charged uint16, r *reserved) bool 
 			r.bound = BoundHolds
 			return false
 		}
-		if need > words && !t.slab.fits(need, t.left()) {
+		if need > words && !t.room.slab.fits(need, t.room.left()) {
 			return false
 		}
 	}
@@ -243,18 +237,19 @@ func (t *Table) reserveHolds(c *arith.Charge, charged uint16, r *reserved) bool 
 		}
 	}
 	r.hold, r.holds = number, fresh // unreserveOnce takes them back
-	t.keys.Add(fresh)
+	t.room.keys.Add(fresh)
 	held := t.registry.count(number).slots.Load()
 	if r.ids > 0 {
 		held += t.registry.count(r.id).slots.Load()
 	}
-	if t.beyondTenant(c.Key(0).Hash.Lo, asked{keys: r.ids + fresh, noted: r.ids + fresh, ids: r.ids + fresh, held: held}) {
+	more := r.ids + fresh
+	if t.room.beyondTenant(c.Key(0).Hash.Lo, asked{keys: more, noted: more, ids: more, held: held}) {
 		r.bound = BoundTenant
 		return false
 	}
-	return 2*held <= t.maxKeys+t.copied.Load() && t.keys.Load()-t.copied.Load() <= t.maxKeys &&
-		(t.growthOfHolds(c, r.ids, fresh, (*slots).growthBound) <= t.left() ||
-			t.growthOfHolds(c, r.ids, fresh, (*slots).growth) <= t.left())
+	return 2*held <= t.room.maxKeys+t.room.copied.Load() && t.room.keys.Load()-t.room.copied.Load() <= t.room.maxKeys &&
+		(t.growthOfHolds(c, r.ids, fresh, (*slots).growthBound) <= t.room.left() ||
+			t.growthOfHolds(c, r.ids, fresh, (*slots).growth) <= t.room.left())
 }
 
 // growthOfHolds returns the memory that the ids and the holds of a charge need.
@@ -374,7 +369,7 @@ func (t *Table) denyHold(now limiter.Tick, c *arith.Charge, d *limiter.Decision,
 	}
 	arith.Combine(d, true)
 	arith.Conclude(d)
-	t.recordFull(now, bound, d.Limit(0), c.Key(0).Hash.Lo)
+	t.room.recordFull(now, bound, d.Limit(0), c.Key(0).Hash.Lo)
 	return decided
 }
 

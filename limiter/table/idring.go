@@ -353,7 +353,7 @@ func (p *partition) roomForIDs(n int, now limiter.Tick) {
 		return
 	}
 	gone, _ := g.drop(now, func(e *idEntry) { p.belongsID(e.lo, -1) })
-	p.table.unreserveIDs(g.number, int64(gone))
+	p.table.room.unreserveIDs(g.number, int64(gone))
 	if free := len(g.ring) - int(g.n); free < n || free <= len(g.ring)/8 {
 		p.resizeIDs(largerRing(max(len(g.ring), int(g.n)+n-1)))
 	}
@@ -373,7 +373,7 @@ func (p *partition) popID(now limiter.Tick) bool {
 func (p *partition) resizeIDs(size int) {
 	before := p.table.ring(p).bytes()
 	p.table.ring(p).resize(size)
-	p.table.arena.held.Add(p.table.ring(p).bytes() - before)
+	p.table.room.arena.held.Add(p.table.ring(p).bytes() - before)
 }
 
 // sweepIDs drops the ids of a partition that are over, and returns how many and when the first of the
@@ -381,10 +381,10 @@ func (p *partition) resizeIDs(size int) {
 func (p *partition) sweepIDs(now limiter.Tick) (dropped int, first limiter.Tick) {
 	g := p.table.ring(p)
 	dropped, first = g.drop(now, func(e *idEntry) { p.belongsID(e.lo, -1) })
-	if size := ringSize(int(g.n + g.n/8)); size*4 <= len(g.ring) || size < len(g.ring) && p.table.left() < g.bytes() {
+	if size := ringSize(int(g.n + g.n/8)); size*4 <= len(g.ring) || size < len(g.ring) && p.table.room.left() < g.bytes() {
 		p.resizeIDs(size)
 	}
-	p.table.unreserveIDs(g.number, int64(dropped))
+	p.table.room.unreserveIDs(g.number, int64(dropped))
 	return dropped, first
 }
 
@@ -392,5 +392,5 @@ func (p *partition) sweepIDs(now limiter.Tick) (dropped int, first limiter.Tick)
 func (p *partition) removeID(pos int) {
 	p.belongsID(p.table.ring(p).ring[pos].lo, -1)
 	p.table.ring(p).take(pos)
-	p.table.unreserveIDs(p.table.ring(p).number, 1)
+	p.table.room.unreserveIDs(p.table.ring(p).number, 1)
 }

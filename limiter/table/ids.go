@@ -95,7 +95,7 @@ func (t *Table) decideOnce(now limiter.Tick, c *arith.Charge, d *limiter.Decisio
 	if !room && !final {
 		return noRoom
 	}
-	wait := t.wait(now)
+	wait := t.room.wait(now)
 	if !room && r.bound == BoundHolds {
 		wait = max(1, t.holdEnds(now, c)-now)
 		if id.Lent {
@@ -104,7 +104,7 @@ func (t *Table) decideOnce(now limiter.Tick, c *arith.Charge, d *limiter.Decisio
 	}
 	c.ID = nil // so that decide decides as for any charge
 	defer func() { c.ID = id }()
-	if !room && id.Hold > 0 && (t.overflow == OverflowDeny || id.Lent) {
+	if !room && id.Hold > 0 && (t.room.overflow == OverflowDeny || id.Lent) {
 		return t.denyHold(now, c, d, r.bound, wait)
 	}
 	result := t.decide(now, c, d, final)
@@ -119,9 +119,9 @@ func (t *Table) decideOnce(now limiter.Tick, c *arith.Charge, d *limiter.Decisio
 		if id.Hold > 0 {
 			t.hold(now, c, d, &r)
 		}
-		t.unreserveOnce(r)
+		t.room.unreserveOnce(r)
 	default:
-		t.unreserveOnce(r)
+		t.room.unreserveOnce(r)
 	}
 	return result
 }
@@ -137,7 +137,7 @@ const (
 
 // crowdedByIDs reports whether the partition of a key of a charge has no room for ids of one key.
 func (t *Table) crowdedByIDs(c *arith.Charge) bool {
-	most := max(t.maxKeys/idsOfKey, fewOfKey)
+	most := max(t.room.maxKeys/idsOfKey, fewOfKey)
 	if c.ID.Hold > 0 {
 		most *= forHolds
 	}
@@ -162,7 +162,7 @@ func (t *Table) reserveIDs(c *arith.Charge, n int64) (number uint16, bound Bound
 		if i > 0 {
 			continue
 		}
-		if held := t.registry.count(number).slots.Load() + n - 1; 2*held > t.maxKeys+t.copied.Load() {
+		if held := t.registry.count(number).slots.Load() + n - 1; 2*held > t.room.maxKeys+t.room.copied.Load() {
 			t.registry.release(number, 1)
 			return 0, BoundTable, false
 		}
@@ -171,24 +171,16 @@ func (t *Table) reserveIDs(c *arith.Charge, n int64) (number uint16, bound Bound
 	for i := range c.Len() {
 		need += t.ids.rings[PartitionOf(c.Key(i))].growth(int(n))
 	}
-	full := t.keys.Add(n)-t.copied.Load() > t.maxKeys || need > t.left()
+	full := t.room.keys.Add(n)-t.room.copied.Load() > t.room.maxKeys || need > t.room.left()
 	asks := asked{keys: n, noted: n, ids: n, held: t.registry.count(number).slots.Load()}
 	switch {
-	case t.beyondTenant(c.Key(0).Hash.Lo, asks):
+	case t.room.beyondTenant(c.Key(0).Hash.Lo, asks):
 		bound = BoundTenant
 	case !full:
 		return number, 0, true
 	}
-	t.unreserveIDs(number, n)
+	t.room.unreserveIDs(number, n)
 	return 0, bound, false
-}
-
-// unreserveIDs takes back what reserveIDs counted.
-func (t *Table) unreserveIDs(number uint16, n int64) {
-	if n > 0 {
-		t.registry.release(number, n)
-		t.keys.Add(-n)
-	}
 }
 
 // remember remembers the id of a charge that was made, for each key that it costs something. It has
@@ -203,7 +195,7 @@ func (t *Table) remember(now limiter.Tick, c *arith.Charge, d *limiter.Decision,
 			case pos >= 0: // its time was over, or two keys are equal
 				p.removeID(pos)
 			case t.ring(p).full() && p.popID(now):
-				t.unreserveIDs(number, 1)
+				t.room.unreserveIDs(number, 1)
 			}
 			place, lo := t.placeOfID(k, c.ID.ID)
 			p.addID(place, lo, idState(now, c.ID, k, chargedOf(&d.Receipt, n, k)), number, now)

@@ -46,7 +46,7 @@ func (p *partition) importAll(entries []Entry, gone int64, now limiter.Tick, mod
 			}
 		}
 	}
-	p.table.keys.Add(-fresh) // two entries were equal, or one counted nothing
+	p.table.room.keys.Add(-fresh) // two entries were equal, or one counted nothing
 	if mode == Merge {
 		p.countHeld(entries)
 	}
@@ -96,16 +96,17 @@ func (p *partition) reserveImport(entries []Entry, ids []uint16, gone int64, now
 			blocks++
 		}
 	}
-	if p.table.beyondSource(entries, fresh+freshIDs, wordsOf(entries)) {
+	if p.table.room.beyondSource(entries, fresh+freshIDs, wordsOf(entries)) {
 		return ids, 0, noRoom
 	}
 	bytes += p.slots.growth(int(fresh)) + p.table.ring(p).growth(int(freshIDs))
 	fresh += freshIDs
-	if bytes > 0 && (p.table.memory()+bytes > replicaFactor*p.table.maxBytes || p.table.slab.numbers() < blocks) {
+	if room := &p.table.room; bytes > 0 && (room.memory()+bytes > replicaFactor*room.maxBytes ||
+		room.slab.numbers() < blocks) {
 		return ids, 0, noRoom
 	}
-	if p.table.keys.Add(fresh)-gone > replicaFactor*p.table.maxKeys {
-		p.table.keys.Add(-fresh)
+	if p.table.room.keys.Add(fresh)-gone > replicaFactor*p.table.room.maxKeys {
+		p.table.room.keys.Add(-fresh)
 		return ids, 0, noRoom
 	}
 	p.roomForIDs(int(freshIDs), now)
@@ -162,14 +163,15 @@ func (p *partition) overwriteID(e *Entry, now limiter.Tick) bool {
 		return true
 	}
 	one := [1]Entry{*e}
-	if g.full() || p.table.beyondSource(one[:], 1, 0) || p.table.keys.Load() >= replicaFactor*p.table.maxKeys {
+	room := &p.table.room
+	if g.full() || room.beyondSource(one[:], 1, 0) || room.keys.Load() >= replicaFactor*room.maxKeys {
 		return false
 	}
 	number := p.table.registry.id(l, nil, 0)
 	if number == 0 {
 		return false
 	}
-	p.table.keys.Add(1)
+	room.keys.Add(1)
 	p.addID(place, e.Lo, state, number, now)
 	if e.From != 0 {
 		p.sentIDs(e.From, 1)
@@ -187,7 +189,7 @@ func (p *partition) importOne(e *Entry, id uint16, now limiter.Tick, mode Import
 		in.from = p.slots.at(i).from // it takes no more room than it does
 	}
 	if len(e.Words) > 0 {
-		ref, class, _ := p.table.slab.get(len(e.Words), math.MaxInt64)
+		ref, class, _ := p.table.room.slab.get(len(e.Words), math.MaxInt64)
 		p.give(&in, ref, class)
 		copy(p.table.words(&in), e.Words)
 	}
@@ -306,5 +308,5 @@ func (p *partition) remove(i int) {
 	p.sent(p.slots.at(i), -1)
 	p.discard(p.slots.at(i))
 	p.slots.remove(i)
-	p.table.keys.Add(-1)
+	p.table.room.keys.Add(-1)
 }

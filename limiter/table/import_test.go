@@ -164,11 +164,11 @@ func TestImportGivesWordsBack(t *testing.T) {
 	for range 6 {
 		cycle()
 	}
-	want := table.slab.bytes()
+	want := table.room.slab.bytes()
 	for range 6000 {
 		cycle()
 	}
-	if got := table.slab.bytes(); got > want {
+	if got := table.room.slab.bytes(); got > want {
 		t.Errorf("%d bytes of words after 6,000 imports, %d after six", got, want)
 	}
 	table.checkAll(t)
@@ -426,7 +426,7 @@ func TestCopiesLeaveRoom(t *testing.T) {
 		t.Error("an eleventh new key is admitted")
 	}
 	table.Drop(0)
-	if n := table.copied.Load(); n != 0 {
+	if n := table.room.copied.Load(); n != 0 {
 		t.Errorf("%d copies are counted after the drop", n)
 	}
 	table.SetCopy(0, false)

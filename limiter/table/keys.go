@@ -42,7 +42,7 @@ func (t *Table) eachOf(now limiter.Tick, k *arith.Key, n int, f visit) (seen int
 			p.sent(s, -1)
 			p.discard(s)
 			p.slots.remove(j)
-			t.keys.Add(-1)
+			t.room.keys.Add(-1)
 			p.tally()
 		}
 	}

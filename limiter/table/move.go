@@ -366,13 +366,13 @@ func (p *partition) forget() {
 
 // emptied resets a locked partition whose counters have been released.
 func (p *partition) emptied() {
-	p.table.keys.Add(-int64(p.used()))
-	p.table.arena.held.Add(-p.table.ring(p).bytes())
+	p.table.room.keys.Add(-int64(p.used()))
+	p.table.room.arena.held.Add(-p.table.ring(p).bytes())
 	p.sentIDs(0, -p.table.copies[p.number].sent.ids)
 	p.table.copies[p.number].sent = sentBy{}
 	*p.table.ring(p) = idRing{}
 	p.slots.drop(1)
-	p.table.arena.ordinary(-len(p.slots.first))
+	p.table.room.arena.ordinary(-len(p.slots.first))
 	p.slots = slots{arena: p.slots.arena}
 	p.publish()
 	p.hot, p.denied = nil, nil
@@ -423,11 +423,11 @@ func (p *partition) tally() {
 		n, bytes = p.used(), int64(p.slots.bytes())+p.table.ring(p).bytes()+c.words
 	}
 	if n != c.n {
-		p.table.copied.Add(int64(n - c.n))
+		p.table.room.copied.Add(int64(n - c.n))
 		c.n = n
 	}
 	if bytes != c.bytes {
-		p.table.copiedBytes.Add(bytes - c.bytes)
+		p.table.room.copiedBytes.Add(bytes - c.bytes)
 		c.bytes = bytes
 	}
 }

@@ -38,11 +38,11 @@ func (t *Table) decideNew(now limiter.Tick, c *arith.Charge, d *limiter.Decision
 		}
 	}
 	if !t.decideFound(p, at, now, c, d) {
-		t.unreserveOnce(r)
+		t.room.unreserveOnce(r)
 		return false
 	}
 	if !d.Allowed {
-		t.unreserveOnce(r)
+		t.room.unreserveOnce(r)
 		return true
 	}
 	state := idState(now, c.ID, k, chargedOf(&d.Receipt, 0, k))
@@ -71,7 +71,7 @@ func (p *partition) renewID(pos int, state arith.State, now limiter.Tick) (came 
 	p.belongsID(e.lo, -1)
 	g.take(pos)
 	if g.full() && p.popID(now) {
-		p.table.unreserveIDs(g.number, 1)
+		p.table.room.unreserveIDs(g.number, 1)
 	}
 	if !g.full() {
 		p.addID(e.place, e.lo, state, g.number, now)

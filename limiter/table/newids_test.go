@@ -180,13 +180,13 @@ func TestEndedIDsOfOthersMakeRoomForOnesOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := tab.copied.Load(); n != 32 {
+	if n := tab.room.copied.Load(); n != 32 {
 		t.Fatalf("%d ids are counted for another, which has sent 32", n)
 	}
 	for id := range uint64(64) {
 		check(tab, idStart+2*limiter.Second, 2000+id)
 	}
-	if n := tab.copied.Load(); n != 0 {
+	if n := tab.room.copied.Load(); n != 0 {
 		t.Errorf("%d ids are counted for another, whose have gone", n)
 	}
 	tab.checkSources(t)

@@ -123,7 +123,7 @@ func TestPanicElsewhereEmpties(t *testing.T) {
 			}
 		}
 		p.expiry.Store(0)
-		tb.expiry.Store(0)
+		tb.room.expiry.Store(0)
 		func() {
 			defer func() {
 				if recover() == nil {

@@ -32,10 +32,10 @@ func (t *Table) reserveWords(now limiter.Tick, peek bool, d *limiter.Decision, c
 		}
 		if !k.part.growWords(now, peek, d, i, k.found, k.words) {
 			out := d.Limit(i)
-			out.Overflow, out.Allowed, out.RetryAfter = true, false, t.wait(now).Duration()
+			out.Overflow, out.Allowed, out.RetryAfter = true, false, t.room.wait(now).Duration()
 			need := k.found.state.Words(out.Limit, now, max(out.Cost, 1))
-			k.tenant = t.wordsBeyondTenant(k.found, out, need, k.words)
-			k.crowd, k.own = false, k.tenant || t.wordsBeyondShare(out, need, k.words)
+			k.tenant = t.room.wordsBeyondTenant(k.found, out, need, k.words)
+			k.crowd, k.own = false, k.tenant || t.room.wordsBeyondShare(out, need, k.words)
 			return false
 		}
 		if !peek {
@@ -61,35 +61,35 @@ func (p *partition) growWords(now limiter.Tick, peek bool, d *limiter.Decision, 
 	if need <= len(words) {
 		return true
 	}
-	if p.table.wordsBeyondShare(out, need, words) || p.table.wordsBeyondTenant(s, out, need, words) {
+	if p.table.room.wordsBeyondShare(out, need, words) || p.table.room.wordsBeyondTenant(s, out, need, words) {
 		return false
 	}
 	if !charge {
-		return p.table.slab.fits(need, p.table.left())
+		return p.table.room.slab.fits(need, p.table.room.left())
 	}
-	_, ok := p.room(out.Limit, s, words, need, p.table.left())
+	_, ok := p.room(out.Limit, s, words, need, p.table.room.left())
 	return ok
 }
 
 // wordsBeyondShare reports whether the share of the rule leaves no room for so many words
 // in place of those that a counter has.
-func (t *Table) wordsBeyondShare(out *limiter.LimitDecision, need int, words []uint64) bool {
+func (r *room) wordsBeyondShare(out *limiter.LimitDecision, need int, words []uint64) bool {
 	if out.Rule.MaxShare == 0 {
 		return false
 	}
-	_, have := t.registry.taken(out.Rule.Name)
-	return have+blockBytesFor(need)-int64(len(words))*wordBytes > shareOf(out.Rule, t.maxBytes)
+	_, have := r.registry.taken(out.Rule.Name)
+	return have+blockBytesFor(need)-int64(len(words))*wordBytes > shareOf(out.Rule, r.maxBytes)
 }
 
 // wordsBeyondTenant is wordsBeyondShare for the share of the tenant of a slot.
-func (t *Table) wordsBeyondTenant(s *slot, out *limiter.LimitDecision, need int, words []uint64) bool {
-	return t.beyondTenant(t.keyOf(s.lo, out.Limit), asked{bytes: blockBytesFor(need) - int64(len(words))*wordBytes})
+func (r *room) wordsBeyondTenant(s *slot, out *limiter.LimitDecision, need int, words []uint64) bool {
+	return r.beyondTenant(keyLo(s.lo, out.Limit), asked{bytes: blockBytesFor(need) - int64(len(words))*wordBytes})
 }
 
 // reserveKeys numbers the limits of the new keys of a decision and counts these keys;
 // if they do not fit it counts nothing. Keys that are only peeked at are not counted,
 // but must fit, too.
-func (t *Table) reserveKeys(d *limiter.Decision, counters []counter, peek bool) outcome {
+func (r *room) reserveKeys(d *limiter.Decision, counters []counter, peek bool) outcome {
 	n, asked, full := int64(0), int64(0), false
 	for i := range counters {
 		k, out := &counters[i], d.Limit(i)
@@ -99,46 +99,46 @@ func (t *Table) reserveKeys(d *limiter.Decision, counters []counter, peek bool) 
 		charge, block := arith.ToCharge(d, i)
 		switch {
 		case charge || block:
-			if k.fresh.limit = t.registry.id(out.Limit, out.Rule, k.by); k.fresh.limit == 0 {
-				t.unreserve(counters)
+			if k.fresh.limit = r.registry.id(out.Limit, out.Rule, k.by); k.fresh.limit == 0 {
+				r.unreserve(counters)
 				return noLimit
 			}
 			n++
-			k.full = k.crowd || t.shareFull(out.Rule, 0)
+			k.full = k.crowd || r.shareFull(out.Rule, 0)
 		case d.Allowed && (peek || out.Cost == 0):
 			asked++
-			k.full = k.crowd || t.shareFull(out.Rule, 1)
+			k.full = k.crowd || r.shareFull(out.Rule, 1)
 		default:
 			continue
 		}
 		full = full || k.full
 	}
-	if n+asked > 0 && !full && t.tenantFull(d, counters, n+asked) {
+	if n+asked > 0 && !full && r.tenantFull(d, counters, n+asked) {
 		full = true
 	}
 	switch {
 	case n+asked == 0:
 		return decided
-	case full || !t.fits(counters):
-	case t.keys.Add(n)+asked-t.copied.Load() <= t.maxKeys:
+	case full || !r.fits(counters):
+	case r.keys.Add(n)+asked-r.copied.Load() <= r.maxKeys:
 		return decided
 	default:
-		t.keys.Add(-n)
+		r.keys.Add(-n)
 	}
-	t.unreserve(counters)
+	r.unreserve(counters)
 	return noRoom
 }
 
 // tenantFull reports whether the new counters of a decision, of which there are n, would exceed the share of
 // their tenant, and marks them then.
-func (t *Table) tenantFull(d *limiter.Decision, counters []counter, n int64) bool {
+func (r *room) tenantFull(d *limiter.Decision, counters []counter, n int64) bool {
 	full, asks := false, asked{keys: n}
 	for i := range counters {
 		k, out := &counters[i], d.Limit(i)
 		if k.found != nil || out.Overflow {
 			continue
 		}
-		if !full && !t.beyondTenant(t.keyOf(k.fresh.lo, out.Limit), asks) {
+		if !full && !r.beyondTenant(keyLo(k.fresh.lo, out.Limit), asks) {
 			return false // a check is of one tenant
 		}
 		full, k.full, k.tenant = true, true, true
@@ -147,32 +147,23 @@ func (t *Table) tenantFull(d *limiter.Decision, counters []counter, n int64) boo
 }
 
 // unreserve releases the numbers that reserveKeys took.
-func (t *Table) unreserve(counters []counter) {
+func (r *room) unreserve(counters []counter) {
 	for i := range counters {
 		if k := &counters[i]; k.found == nil && k.fresh.limit != 0 {
-			t.registry.release(k.fresh.limit, 1)
+			r.registry.release(k.fresh.limit, 1)
 			k.fresh.limit = 0
 		}
 	}
 }
 
-// shareFull reports whether a rule's counters, with some more, would exceed its share.
-func (t *Table) shareFull(rule *limiter.Rule, more int64) bool {
-	if rule.MaxShare == 0 {
-		return false
-	}
-	have, _ := t.registry.taken(rule.Name)
-	return have+more > shareOf(rule, t.maxKeys)
-}
-
 // fits reports whether there is memory for the slots of new counters. The slots are read
 // only if there may be too little.
-func (t *Table) fits(counters []counter) bool {
-	if growthOf(counters, (*slots).growthBound) <= t.left() {
+func (r *room) fits(counters []counter) bool {
+	if growthOf(counters, (*slots).growthBound) <= r.left() {
 		return true
 	}
 	need := growthOf(counters, (*slots).growth)
-	return need == 0 || need <= t.left()
+	return need == 0 || need <= r.left()
 }
 
 // growthOf returns the growth of all partitions for new counters.
@@ -197,7 +188,7 @@ func growthOf(counters []counter, growth func(*slots, int) int64) (need int64) {
 
 // overflowFresh makes the counters overflow that have no room: those that overflow for
 // a reason of their own, or else all new ones.
-func (t *Table) overflowFresh(now limiter.Tick, d *limiter.Decision, counters []counter) {
+func (r *room) overflowFresh(now limiter.Tick, d *limiter.Decision, counters []counter) {
 	some := false
 	for i := range counters {
 		some = some || counters[i].full
@@ -208,14 +199,8 @@ func (t *Table) overflowFresh(now limiter.Tick, d *limiter.Decision, counters []
 			continue
 		}
 		k.own, k.full, out.Overflow = k.full, false, true
-		if t.overflow == OverflowDeny && !out.Never {
-			out.Allowed, out.RetryAfter = false, t.wait(now).Duration()
+		if r.overflow == OverflowDeny && !out.Never {
+			out.Allowed, out.RetryAfter = false, r.wait(now).Duration()
 		}
 	}
-}
-
-// wait returns how soon there may be room at the earliest.
-func (t *Table) wait(now limiter.Tick) limiter.Tick {
-	wait := limiter.Tick(t.expiry.Load()) - now
-	return min(max(wait, 1), limiter.Tick(limiter.MaxWindow/limiter.TickDuration))
 }

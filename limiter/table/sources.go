@@ -36,7 +36,7 @@ type source struct{ keys, bytes atomic.Int64 }
 // Source returns the number of a node for [Entry.From], by its name. If all numbers are taken, the node gets that of
 // the one of which the table has least.
 func (t *Table) Source(name string) uint8 {
-	s := &t.usages.sources
+	s := &t.room.usages.sources
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n, ok := s.number[name]; ok {
@@ -72,7 +72,7 @@ type sentBy struct {
 func (p *partition) sent(s *slot, n int) {
 	if s.from != 0 {
 		p.table.copies[p.number].sent.slots += n
-		p.table.usages.sources.usage[s.from].keys.Add(int64(n))
+		p.table.room.usages.sources.usage[s.from].keys.Add(int64(n))
 	}
 }
 
@@ -80,7 +80,7 @@ func (p *partition) sent(s *slot, n int) {
 func (p *partition) sentWords(s *slot, bytes int64) bool {
 	if s.from != 0 {
 		p.table.copies[p.number].sent.words += bytes
-		p.table.usages.sources.usage[s.from].bytes.Add(bytes)
+		p.table.room.usages.sources.usage[s.from].bytes.Add(bytes)
 	}
 	return s.from != 0
 }
@@ -88,7 +88,7 @@ func (p *partition) sentWords(s *slot, bytes int64) bool {
 // sentIDs counts n ids that a node sent to a locked partition, or less if n is below 0.
 func (p *partition) sentIDs(from uint8, n int) {
 	c := &p.table.copies[p.number].sent
-	all := &p.table.usages.sources.usage
+	all := &p.table.room.usages.sources.usage
 	if n > 0 {
 		all[c.idsOf].keys.Add(-int64(c.ids))
 		c.idsOf, c.ids = from, c.ids+n
@@ -113,18 +113,18 @@ func (p *partition) asked(s *slot) {
 	p.sentWords(s, -bytes)
 	s.from = 0
 	p.belongsSlot(s, 1)
-	p.belongsBytes(p.table.keyOf(s.lo, p.table.registry.limit(s.limit)), bytes)
+	p.belongsBytes(keyLo(s.lo, p.table.registry.limit(s.limit)), bytes)
 	p.tally()
 }
 
 // beyondSource reports whether the node that sent some entries may not have so many counters and bytes more.
-func (t *Table) beyondSource(entries []Entry, keys, bytes int64) bool {
+func (r *room) beyondSource(entries []Entry, keys, bytes int64) bool {
 	if len(entries) == 0 || entries[0].From == 0 || keys <= 0 && bytes <= 0 {
 		return false
 	}
-	u := &t.usages.sources.usage[entries[0].From]
-	return u.keys.Load()+keys > maxOfSource(t.maxKeys) || t.maxBytes < unbounded &&
-		u.bytes.Load()+bytes > maxOfSource(t.maxBytes)
+	u := &r.usages.sources.usage[entries[0].From]
+	return u.keys.Load()+keys > maxOfSource(r.maxKeys) || r.maxBytes < unbounded &&
+		u.bytes.Load()+bytes > maxOfSource(r.maxBytes)
 }
 
 // wordsOf returns the bytes of words that some entries take.

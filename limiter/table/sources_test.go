@@ -35,12 +35,12 @@ func (t *Table) checkSources(tb testing.TB) {
 		}
 	}
 	for i := range keys {
-		if u := &t.usages.sources.usage[i]; u.keys.Load() != keys[i] || u.bytes.Load() != bytes[i] {
+		if u := &t.room.usages.sources.usage[i]; u.keys.Load() != keys[i] || u.bytes.Load() != bytes[i] {
 			tb.Fatalf("node %d has sent %d counters and %d bytes, and %d and %d are counted", i, keys[i], bytes[i],
 				u.keys.Load(), u.bytes.Load())
 		}
 	}
-	if have := t.copied.Load(); have != copied {
+	if have := t.room.copied.Load(); have != copied {
 		tb.Fatalf("%d counters are copies or were sent, and %d are counted", copied, have)
 	}
 }
@@ -93,9 +93,9 @@ func TestANodeFillsAShare(t *testing.T) {
 			t.Errorf("mode %d: %d new keys find room, want %d", mode, n, most)
 		}
 		// A key that was sent and is asked for is the node's own.
-		before := table.usages.sources.usage[good].keys.Load()
+		before := table.room.usages.sources.usage[good].keys.Load()
 		decide(t, table, hourStart, charge(1, arith.Key{Hash: hash(uint64(good) << 32), Rule: r}))
-		if after := table.usages.sources.usage[good].keys.Load(); after != before-1 {
+		if after := table.room.usages.sources.usage[good].keys.Load(); after != before-1 {
 			t.Errorf("mode %d: of %d counters that were sent %d are left, one of them was asked for", mode, before, after)
 		}
 		table.checkSources(t)

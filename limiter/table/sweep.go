@@ -40,10 +40,10 @@ func (p *partition) sweep(now limiter.Tick) int {
 		}
 		first = min(first, at)
 		return true
-	}, p.table.left() < int64(p.slots.bytes()))
+	}, p.table.room.left() < int64(p.slots.bytes()))
 	p.table.registry.release(of, gone)
 	p.expiry.Store(int64(min(first, next)))
-	p.table.keys.Add(int64(p.slots.used - before))
+	p.table.room.keys.Add(int64(p.slots.used - before))
 	p.publish()
 	p.tally()
 	return before - p.slots.used + over
@@ -64,7 +64,7 @@ func (p *partition) expiresAt(at limiter.Tick) {
 	if int64(at) < p.expiry.Load() {
 		p.expiry.Store(int64(at))
 	}
-	p.table.lowerExpiry(at)
+	p.table.room.lowerExpiry(at)
 }
 
 // A partition is a crowd if it has more than twice what it has in a full table, and crowdLeast: one key may
@@ -87,7 +87,7 @@ func (p *partition) sweepNowAndThen(now limiter.Tick) int {
 	p.mu.Lock()
 	used, unswept := int64(p.used()), &p.table.reclaiming.unswept[p.number]
 	*unswept++
-	wait := used > crowdLeast+2*p.table.maxKeys/Partitions && int64(*unswept) < used/crowdPart
+	wait := used > crowdLeast+2*p.table.room.maxKeys/Partitions && int64(*unswept) < used/crowdPart
 	if !wait {
 		*unswept = 0
 	}
@@ -102,14 +102,14 @@ func (p *partition) sweepNowAndThen(now limiter.Tick) int {
 // must hold no partition's lock. It searches only if an entry can have recovered, so at the bound,
 // with nothing to drop, it costs one comparison.
 func (t *Table) reclaim(now limiter.Tick, sweep func(*partition, limiter.Tick) int) (dropped int) {
-	if int64(now) < t.expiry.Load() {
+	if int64(now) < t.room.expiry.Load() {
 		return 0
 	}
 	t.reclaiming.Lock()
 	defer t.reclaiming.Unlock()
 	// Instants recorded from here on set expiry again. Earlier ones are found in the
 	// partitions.
-	t.expiry.Store(int64(never))
+	t.room.expiry.Store(int64(never))
 	first := never
 	for range t.parts {
 		p := &t.parts[t.reclaiming.hand]
@@ -120,7 +120,7 @@ func (t *Table) reclaim(now limiter.Tick, sweep func(*partition, limiter.Tick) i
 		}
 		first = min(first, limiter.Tick(p.expiry.Load()))
 	}
-	t.lowerExpiry(first)
+	t.room.lowerExpiry(first)
 	return dropped
 }
 
@@ -135,15 +135,6 @@ func (t *Table) reclaimFor(now limiter.Tick, c *arith.Charge) (dropped int) {
 		}
 	}
 	return dropped
-}
-
-func (t *Table) lowerExpiry(at limiter.Tick) {
-	for {
-		have := t.expiry.Load()
-		if int64(at) >= have || t.expiry.CompareAndSwap(have, int64(at)) {
-			return
-		}
-	}
 }
 
 // collectLimits frees the numbers of limits that no live counter needs. It runs at most

@@ -99,21 +99,9 @@ type Table struct {
 	ids      ids
 	order    order
 	registry *registry
-	overflow Overflow
-	maxKeys  int64
-	maxBytes int64
-	slab     slab
-	arena    arena
-	usages   usages
-
-	copies      [2 * Partitions]copied // by partition, under its lock
-	copied      atomic.Int64           // used slots in partitions that are copies, and what was sent to others
-	copiedBytes atomic.Int64           // their bytes
-
-	keys    atomic.Int64 // used slots, including recovered ones until they are swept
-	expiry  atomic.Int64 // no counter recovers before this instant: see reclaim
-	full    fullness
-	collect struct {
+	copies   [2 * Partitions]copied // by partition, under its lock
+	room     room
+	collect  struct {
 		sync.Mutex
 		at limiter.Tick // when limits were last collected
 	}
@@ -163,25 +151,24 @@ func New(c Config) *Table {
 	case c.MaxBytes < 0:
 		c.MaxBytes = unbounded
 	}
-	t := &Table{
-		overflow: c.Overflow, maxKeys: int64(c.MaxKeys),
-		maxBytes: min(c.MaxBytes, unbounded),
-	}
+	t := new(Table)
+	t.room.overflow, t.room.maxKeys, t.room.maxBytes = c.Overflow, int64(c.MaxKeys), min(c.MaxBytes, unbounded)
 	t.collect.at = -never
 	t.ids.limit, t.ids.holds.limit = arith.RememberedLimit(), arith.HoldsLimit()
 	if c.Order == nil {
 		c.Order = systemRandom{}
 	}
 	t.order = newOrder(c.Order)
-	if t.usages.shares = c.Tenants; c.Tenants == nil {
-		t.usages.shares = new(Tenants)
+	if t.room.usages.shares = c.Tenants; c.Tenants == nil {
+		t.room.usages.shares = new(Tenants)
 	}
-	t.registry = newRegistry(t.usages.shares)
+	t.registry = newRegistry(t.room.usages.shares)
+	t.room.registry = t.registry
 	t.counters.New = func() any { return new([]counter) }
-	t.expiry.Store(int64(never))
+	t.room.expiry.Store(int64(never))
 	for i := range t.parts {
 		t.parts[i].expiry.Store(int64(never))
-		t.parts[i].number, t.parts[i].due, t.parts[i].slots.arena = uint16(i), never, &t.arena
+		t.parts[i].number, t.parts[i].due, t.parts[i].slots.arena = uint16(i), never, &t.room.arena
 		t.parts[i].ends, t.parts[i].table = never, t
 	}
 	return t
@@ -214,7 +201,7 @@ func (t *Table) words(s *slot) []uint64 {
 	if s.words == 0 {
 		return nil
 	}
-	return t.slab.block(s.words, s.class)
+	return t.room.slab.block(s.words, s.class)
 }
 
 // room ensures that a slot, which has the given words, has need words. If that would
@@ -223,11 +210,11 @@ func (p *partition) room(l *limiter.Limit, s *slot, words []uint64, need int, le
 	if need <= len(words) {
 		return words, true
 	}
-	ref, class, ok := p.table.slab.get(need, left)
+	ref, class, ok := p.table.room.slab.get(need, left)
 	if !ok {
 		return words, false
 	}
-	more := p.table.slab.block(ref, class)
+	more := p.table.room.slab.block(ref, class)
 	s.state.Move(l, more, words)
 	p.free(s)
 	p.give(s, ref, class)
@@ -264,7 +251,7 @@ func (p *partition) insert(e slot, now limiter.Tick) {
 		if found {
 			// Two keys of one check were equal: see Charge.Add.
 			p.discard(&e)
-			p.table.keys.Add(-1)
+			p.table.room.keys.Add(-1)
 			return
 		}
 		if p.slots.insert(i, e) {
@@ -282,12 +269,6 @@ func (p *partition) insert(e slot, now limiter.Tick) {
 	}
 	p.expiresAt(e.state.EmptyAt(p.table.registry.limit(e.limit), p.table.words(&e)))
 }
-
-// left returns how many bytes of new memory checks may take.
-func (t *Table) left() int64 { return t.maxBytes - t.memory() + t.copiedBytes.Load() }
-
-// memory returns the memory of counters and their words.
-func (t *Table) memory() int64 { return t.slab.bytes() + t.arena.held.Load() }
 
 // Stats is the size of a table.
 type Stats struct {
@@ -313,12 +294,12 @@ type Stats struct {
 
 // Stats returns the size of the table. It is safe for concurrent use.
 func (t *Table) Stats() Stats {
-	s := Stats{Keys: int(t.keys.Load()), Bytes: t.memory(), MaxBytes: t.maxBytes}
-	s.Copies, s.CopyBytes = min(s.Keys, int(t.copied.Load())), min(s.Bytes, t.copiedBytes.Load())
-	s.OverflowedBy, s.Overflowed = t.full.overflowed()
+	s := Stats{Keys: int(t.room.keys.Load()), Bytes: t.room.memory(), MaxBytes: t.room.maxBytes}
+	s.Copies, s.CopyBytes = min(s.Keys, int(t.room.copied.Load())), min(s.Bytes, t.room.copiedBytes.Load())
+	s.OverflowedBy, s.Overflowed = t.room.full.overflowed()
 	s.IDs, s.IDsForgotten = t.registry.held(t.ids.limit), t.ids.forgotten.Load()
 	s.Holds, s.HoldsExpired, s.Overdrawn = t.ids.holds.live.Load(), t.ids.holds.expired.Load(), t.ids.holds.over.Load()
-	if t.maxBytes == unbounded {
+	if t.room.maxBytes == unbounded {
 		s.MaxBytes = 0
 	}
 	return s

@@ -46,8 +46,8 @@ func (t *Table) checkAll(tb testing.TB) {
 		}
 		taken += t.parts[i].used()
 	}
-	if int64(taken) != t.keys.Load() {
-		tb.Fatalf("%d slots are taken, %d keys are counted", taken, t.keys.Load())
+	if int64(taken) != t.room.keys.Load() {
+		tb.Fatalf("%d slots are taken, %d keys are counted", taken, t.room.keys.Load())
 	}
 	if err := t.checkCounts(); err != nil {
 		tb.Fatal(err)

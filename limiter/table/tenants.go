@@ -92,8 +92,8 @@ func (u *usages) of(label uint16) *usage {
 	return &page[label&0xff]
 }
 
-// keyOf returns the low half of the hash of the key that an entry belongs to.
-func (t *Table) keyOf(lo uint64, l *limiter.Limit) uint64 { return lo ^ arith.NameID(l) }
+// keyLo returns the low half of the hash of the key that an entry belongs to.
+func keyLo(lo uint64, l *limiter.Limit) uint64 { return lo ^ arith.NameID(l) }
 
 // belongs counts n counters of a key, or ids of it, that came to a locked partition, or left it.
 func (p *partition) belongs(key uint64, n int64, l *limiter.Limit) {
@@ -101,20 +101,20 @@ func (p *partition) belongs(key uint64, n int64, l *limiter.Limit) {
 	if label == 0 && !id || p.table.copies[p.number].apart() {
 		return
 	}
-	u := p.table.usages.of(label)
+	u := p.table.room.usages.of(label)
 	if id {
 		u.ids.Add(n)
 	}
 	if label != 0 {
 		u.keys.Add(n)
-		p.table.usages.total.keys.Add(n)
+		p.table.room.usages.total.keys.Add(n)
 	}
 }
 
 // belongsSlot is belongs for a slot.
 func (p *partition) belongsSlot(s *slot, n int64) {
 	if l := p.table.registry.limit(s.limit); l != nil && s.from == 0 { // nil after a panic has left it half made
-		p.belongs(p.table.keyOf(s.lo, l), n, l)
+		p.belongs(keyLo(s.lo, l), n, l)
 	}
 }
 
@@ -123,14 +123,14 @@ func (p *partition) belongsID(lo uint64, n int64) {
 	if n < 0 {
 		p.sentIDs(0, int(n))
 	}
-	p.belongs(p.table.keyOf(lo, p.table.ids.limit), n, p.table.ids.limit)
+	p.belongs(keyLo(lo, p.table.ids.limit), n, p.table.ids.limit)
 }
 
 // belongsBytes counts the words of a key.
 func (p *partition) belongsBytes(key uint64, bytes int64) {
 	if label := arith.LabelOf(key); label != 0 && !p.table.copies[p.number].apart() {
-		p.table.usages.of(label).bytes.Add(bytes)
-		p.table.usages.total.bytes.Add(bytes)
+		p.table.room.usages.of(label).bytes.Add(bytes)
+		p.table.room.usages.total.bytes.Add(bytes)
 	}
 }
 
@@ -142,13 +142,13 @@ func (p *partition) belongsAll(n int64) {
 			continue
 		}
 		if p.belongsSlot(s, n); s.words != 0 && s.from == 0 {
-			p.belongsBytes(p.table.keyOf(s.lo, p.table.registry.limit(s.limit)), n*int64(classWords(s.class))*wordBytes)
+			p.belongsBytes(keyLo(s.lo, p.table.registry.limit(s.limit)), n*int64(classWords(s.class))*wordBytes)
 		}
 	}
 	g := p.table.ring(p)
 	for i := range g.n {
 		if e := &g.ring[g.position(g.numberOf(i))]; e.state.Time != idGone {
-			p.belongs(p.table.keyOf(e.lo, p.table.ids.limit), n, p.table.ids.limit)
+			p.belongs(keyLo(e.lo, p.table.ids.limit), n, p.table.ids.limit)
 		}
 	}
 }
@@ -166,28 +166,28 @@ type asked struct {
 const keyBytes = 80
 
 // beyondTenant reports whether the tenant of a key, by the low half of its hash, may not have so much more.
-func (t *Table) beyondTenant(key uint64, a asked) bool {
+func (r *room) beyondTenant(key uint64, a asked) bool {
 	label := arith.LabelOf(key)
-	share, bounded := t.usages.shares.share(label)
+	share, bounded := r.usages.shares.share(label)
 	if !bounded {
 		return false
 	}
-	u := t.usages.of(label)
-	used, left := t.keys.Load()-t.copied.Load()-a.noted, t.left()
+	u := r.usages.of(label)
+	used, left := r.keys.Load()-r.copied.Load()-a.noted, r.left()
 	own, ids, bytes := u.keys.Load(), u.ids.Load(), u.bytes.Load()
 	if label == 0 {
-		own, bytes = max(used-t.usages.total.keys.Load(), 0), max(t.maxBytes-left-t.usages.total.bytes.Load(), 0)
+		own, bytes = max(used-r.usages.total.keys.Load(), 0), max(r.maxBytes-left-r.usages.total.bytes.Load(), 0)
 	} else {
 		bytes += own * keyBytes
 	}
 	a.bytes += a.keys * keyBytes
 	if share > 0 {
-		return own+a.keys > max(1, part(t.maxKeys, share)) || bytes+a.bytes > part(t.maxBytes, share) ||
-			a.ids > 0 && ids+a.ids > max(1, part(t.maxKeys/2, share))
+		return own+a.keys > max(1, part(r.maxKeys, share)) || bytes+a.bytes > part(r.maxBytes, share) ||
+			a.ids > 0 && ids+a.ids > max(1, part(r.maxKeys/2, share))
 	}
-	return !withinShare(own+a.keys, t.maxKeys-used-a.keys) ||
-		t.maxBytes < unbounded && !withinShare(bytes+a.bytes, left-a.bytes) ||
-		a.ids > 0 && !withinShare(ids+a.ids, (t.maxKeys+t.copied.Load())/2-a.held)
+	return !withinShare(own+a.keys, r.maxKeys-used-a.keys) ||
+		r.maxBytes < unbounded && !withinShare(bytes+a.bytes, left-a.bytes) ||
+		a.ids > 0 && !withinShare(ids+a.ids, (r.maxKeys+r.copied.Load())/2-a.held)
 }
 
 // part returns some thousandths of a whole.

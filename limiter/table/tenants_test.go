@@ -24,8 +24,8 @@ func (t *Table) checkTenants(tb testing.TB) {
 		for j := range p.slots.size {
 			if s := p.slots.at(j); s.limit != 0 {
 				l := t.registry.limit(s.limit)
-				want.parts[i].belongs(t.keyOf(s.lo, l), 1, l)
-				want.parts[i].belongsBytes(t.keyOf(s.lo, l), int64(len(t.words(s)))*wordBytes)
+				want.parts[i].belongs(keyLo(s.lo, l), 1, l)
+				want.parts[i].belongsBytes(keyLo(s.lo, l), int64(len(t.words(s)))*wordBytes)
 			}
 		}
 		for _, pos := range t.ring(p).byPlace() {
@@ -34,14 +34,14 @@ func (t *Table) checkTenants(tb testing.TB) {
 	}
 	has := func(u *usage) [3]int64 { return [3]int64{u.keys.Load(), u.ids.Load(), u.bytes.Load()} }
 	for label := range 1 << 16 {
-		if t.usages.pages[label>>8].Load() == nil && want.usages.pages[label>>8].Load() == nil {
+		if t.room.usages.pages[label>>8].Load() == nil && want.room.usages.pages[label>>8].Load() == nil {
 			continue
 		}
-		if have, is := has(t.usages.of(uint16(label))), has(want.usages.of(uint16(label))); have != is {
+		if have, is := has(t.room.usages.of(uint16(label))), has(want.room.usages.of(uint16(label))); have != is {
 			tb.Fatalf("tenant %d has %v counters, ids and bytes, and %v are counted", label, is, have)
 		}
 	}
-	if have, is := has(&t.usages.total), has(&want.usages.total); have != is {
+	if have, is := has(&t.room.usages.total), has(&want.room.usages.total); have != is {
 		tb.Fatalf("tenants have %v counters, ids and bytes, and %v are counted", is, have)
 	}
 }
@@ -166,8 +166,8 @@ func TestTenantsShareMemoryAndIDs(t *testing.T) {
 		k := ofTenant("flood", n/9000, log)
 		denied = !decide(t, table, now, charge(1, k)).Allowed
 	}
-	if table.Full(BoundTenant) == nil || table.left() < 1<<20 {
-		t.Errorf("logs of one tenant leave %d bytes; the bound that it met: %+v", table.left(), table.Full(BoundTenant))
+	if table.Full(BoundTenant) == nil || table.room.left() < 1<<20 {
+		t.Errorf("logs of one tenant leave %d bytes; the bound that it met: %+v", table.room.left(), table.Full(BoundTenant))
 	}
 	for n := range 1000 {
 		if d := decide(t, table, now+limiter.Tick(n), charge(1, ofTenant("victim", 0, log))); !d.Allowed {
@@ -435,7 +435,7 @@ func TestTenantsAreCounted(t *testing.T) {
 		a.Drop(i)
 	}
 	a.checkAll(t)
-	if u := &a.usages.total; u.keys.Load() != 0 || u.ids.Load() != 0 || u.bytes.Load() != 0 {
+	if u := &a.room.usages.total; u.keys.Load() != 0 || u.ids.Load() != 0 || u.bytes.Load() != 0 {
 		t.Error(fmt.Sprint("an empty table has something of tenants: ", u.keys.Load(), u.ids.Load(), u.bytes.Load()))
 	}
 }

@@ -6,19 +6,19 @@ func (p *partition) give(s *slot, ref uint32, class uint8) {
 	bytes := int64(classWords(class)) * wordBytes
 	p.countWords(s.limit, bytes)
 	if !p.sentWords(s, bytes) {
-		p.belongsBytes(p.table.keyOf(s.lo, p.table.registry.limit(s.limit)), bytes)
+		p.belongsBytes(keyLo(s.lo, p.table.registry.limit(s.limit)), bytes)
 	}
 }
 
 // free returns the words of a slot to the slab.
 func (p *partition) free(s *slot) {
 	if s.words != 0 {
-		p.table.slab.put(s.words, s.class)
+		p.table.room.slab.put(s.words, s.class)
 		s.words = 0
 		bytes := int64(classWords(s.class)) * wordBytes
 		p.countWords(s.limit, -bytes)
 		if !p.sentWords(s, -bytes) {
-			p.belongsBytes(p.table.keyOf(s.lo, p.table.registry.limit(s.limit)), -bytes)
+			p.belongsBytes(keyLo(s.lo, p.table.registry.limit(s.limit)), -bytes)
 		}
 	}
 }
