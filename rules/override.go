@@ -12,8 +12,9 @@ import (
 
 // Override is what an operator has decided about one user, or one address, and one rule, in place of the rule's limits.
 // It concerns requests of the tenant that the rule matches, and that have the user, or the address. Where there are
-// both, that of the user counts. Quotas on which the rule draws, and other rules that match, still count. A rule in
-// shadow denies nothing, so an override of it has no effect.
+// both, that of the user counts. A user is every spelling that a key of the rule counts together, so that nobody leaves
+// an override by writing his name otherwise; one of the very spelling comes first. Quotas on which the rule draws, and
+// other rules that match, still count. A rule in shadow denies nothing, so an override of it has no effect.
 type Override struct {
 	// Rule, Tenant, and User or IP say which requests it concerns. Rule and one of User and IP are required, and IP has
 	// the form that [OverrideAddress] returns.
@@ -53,7 +54,9 @@ type overrides struct {
 	amends *Set
 	of     map[string][]override
 	ofIP   map[string][]override
-	rules  map[tenantRule]bool // that are overridden for somebody
+	// spelled are those of of whose rule counts several spellings of a user together, by what stands for most of them.
+	spelled map[string][]override
+	rules   map[tenantRule]bool // that are overridden for somebody
 }
 
 // tenantRule is a rule, for the requests of a tenant.
@@ -63,7 +66,23 @@ type tenantRule struct{ tenant, rule string }
 type override struct {
 	Override
 	rule *limiter.Rule // that counts; nil: none does
+	fold folding       // by which the rule counts spellings of the user together
 }
+
+// spellings returns by what any key of the rule counts spellings of users together.
+func (u *rule) spellings() (f folding) {
+	for i := range u.keys {
+		for _, p := range u.keys[i].parts {
+			if p.kind == partUser {
+				f |= p.fold
+			}
+		}
+	}
+	return f
+}
+
+// widest is by what more spellings count together than by any other.
+const widest = foldCase | trimBlanks
 
 // With returns a set with overrides in place of those that s has. Those about rules that s does not have, or that are
 // in shadow, are left out. The sets share their caches. The hash stays that of the file.
@@ -73,13 +92,13 @@ func (s *Set) With(list []Override) *Set {
 		plain = s.overrides.plain
 	}
 	o := &overrides{plain: plain, of: map[string][]override{}, ofIP: map[string][]override{},
-		rules: map[tenantRule]bool{}}
+		spelled: map[string][]override{}, rules: map[tenantRule]bool{}}
 	for _, x := range list {
 		i, ok := plain.byName[x.Rule]
 		if !ok || i >= len(plain.rules) || plain.rules[i].limiter.Shadow {
 			continue
 		}
-		y := override{Override: x}
+		y := override{Override: x, fold: plain.rules[i].spellings()}
 		if own := plain.rules[i].limiter; x.Limit != nil && !x.Deny {
 			y.rule = &limiter.Rule{Name: OverridePrefix + x.Rule, Limits: []*limiter.Limit{x.Limit},
 				OnUnreachable: own.OnUnreachable, Replication: own.Replication}
@@ -87,6 +106,9 @@ func (s *Set) With(list []Override) *Set {
 		o.rules[tenantRule{x.Tenant, x.Rule}] = true
 		if x.User != "" {
 			o.of[x.User] = append(o.of[x.User], y)
+			if at := widest.of(x.User); y.fold != 0 {
+				o.spelled[at] = append(o.spelled[at], y)
+			}
 		} else {
 			o.ofIP[x.IP] = append(o.ofIP[x.IP], y)
 		}
@@ -105,7 +127,7 @@ func (s *Set) With(list []Override) *Set {
 		out.first, out.second = plain.first.With(list), plain.second.With(list)
 	}
 	out.alternatives = each(&out, func(k int, other *Set) {
-		other.overrides = &overrides{plain: plain.alternatives[k], of: o.of, ofIP: o.ofIP}
+		other.overrides = &overrides{plain: plain.alternatives[k], of: o.of, ofIP: o.ofIP, spelled: o.spelled}
 		if out.second != nil {
 			other.first, other.second = out.first.alternatives[k], out.second.alternatives[k]
 		}
@@ -120,9 +142,9 @@ func (s *Set) Charged(r *limiter.Request) *Set {
 		return nil
 	}
 	a := s.overrides.about(r)
-	for _, list := range [...][]override{a.user, a.ip} {
+	for _, list := range [...][]override{a.user, a.spelled, a.ip} {
 		for i := range list {
-			if x := &list[i]; x.rule == nil && x.Tenant == a.tenant {
+			if x := &list[i]; x.rule == nil && a.are(x) {
 				return s.overrides.amends
 			}
 		}
@@ -132,14 +154,16 @@ func (s *Set) Charged(r *limiter.Request) *Set {
 
 // about are the overrides that concern a request: of its user, and of its address.
 type about struct {
-	tenant   string
-	user, ip []override
+	tenant, name      string
+	user, spelled, ip []override
 }
 
 func (o *overrides) about(r *limiter.Request) (a about) {
-	a.tenant = r.Tenant
+	a.tenant, a.name = r.Tenant, r.User
 	if r.User != "" {
-		a.user = o.of[r.User]
+		if a.user = o.of[r.User]; len(o.spelled) > 0 {
+			a.spelled = o.spelled[widest.of(r.User)]
+		}
 	}
 	if r.IP != "" && len(o.ofIP) > 0 {
 		if a.ip = o.ofIP[countedIP(r.IP)]; a.ip == nil {
@@ -162,13 +186,19 @@ func wider(text string) string {
 	return address.Counted(p.Addr(), address.IPv6Bits).String()
 }
 
-func (a *about) none() bool { return len(a.user)+len(a.ip) == 0 }
+func (a *about) none() bool { return len(a.user)+len(a.spelled)+len(a.ip) == 0 }
+
+// are reports whether an override of the lists is about the request: of its tenant, and of its user as the rule counts
+// users.
+func (a *about) are(x *override) bool {
+	return x.Tenant == a.tenant && (x.User == "" || x.fold.of(x.User) == x.fold.of(a.name))
+}
 
 // rule returns the override of a rule, nil if there is none.
 func (a *about) rule(name string) *override {
-	for _, list := range [...][]override{a.user, a.ip} {
+	for _, list := range [...][]override{a.user, a.spelled, a.ip} {
 		for i := range list {
-			if x := &list[i]; x.Rule == name && x.Tenant == a.tenant {
+			if x := &list[i]; x.Rule == name && a.are(x) {
 				return x
 			}
 		}

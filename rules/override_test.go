@@ -216,3 +216,66 @@ func TestOverridesOfNetworks(t *testing.T) {
 		}
 	}
 }
+
+// TestOverridesOfSpellings: an override is of each spelling that the key of its rule counts as its user, and of no
+// other, so a user does not leave it by writing his name otherwise.
+func TestOverridesOfSpellings(t *testing.T) {
+	const file = `version: 1
+rules:
+  - {name: login, match: {path: ^/login$}, key: [{user: {fold: case, trim: true}}], limits: [5/minute]}
+  - {name: mail, match: {path: ^/mail$}, keys: [[ip], [{user: {trim: true}}]], limits: [5/minute]}
+  - {name: exact, match: {path: ^/exact$}, key: [user], limits: [5/minute]}
+`
+	s, err := Parse("rules", []byte(file), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit, err := OverrideLimit("10/minute")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []Override
+	for _, rule := range []string{"login", "mail", "exact"} {
+		list = append(list, Override{Rule: rule, User: "Mallory", Deny: true})
+	}
+	list = append(list, Override{Rule: "login", User: "MALLORY", Limit: limit}, Override{Rule: "login", User: "bob",
+		Limit: limit}, Override{Rule: "login", Tenant: "bank", User: "Ada", Deny: true})
+	s = s.With(list)
+	for _, c := range []struct {
+		path, user, tenant string
+		want               Outcome
+	}{
+		{"/login", "Mallory", "", Denied | Overridden},
+		{"/login", "mallory", "", Denied | Overridden},
+		{"/login", " mALLORY\t", "", Denied | Overridden},
+		{"/login", "MALLORY", "", Overridden}, // it has one of its own
+		{"/login", "mallory1", "", 0},
+		{"/login", "mallory", "bank", 0},
+		{"/login", "ada", "bank", Denied | Overridden},
+		{"/login", "ada", "", 0},
+		{"/mail", "Mallory ", "", Denied | Overridden},
+		{"/mail", "mallory", "", 0},
+		{"/exact", "Mallory", "", Denied | Overridden},
+		{"/exact", "mallory", "", 0},
+		{"/exact", "Mallory ", "", 0},
+	} {
+		var charge arith.Charge
+		m, err := s.Resolve(&limiter.Request{Path: c.path, User: c.user, Tenant: c.tenant, IP: "192.0.2.1"}, &charge)
+		if err != nil || m.Outcome != c.want {
+			t.Errorf("%s of %q of tenant %q: outcome %b, want %b; %v", c.path, c.user, c.tenant, m.Outcome, c.want, err)
+		}
+	}
+	var one, other arith.Charge
+	for user, to := range map[string]*arith.Charge{"bob": &one, "BOB ": &other} {
+		if _, err := s.Resolve(&limiter.Request{Path: "/login", User: user}, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if one.Key(0).Hash != other.Key(0).Hash || other.Key(0).Rule.Name != OverridePrefix+"login" {
+		t.Errorf("two spellings count apart: %+v, %+v", one.Key(0), other.Key(0))
+	}
+	if s.Charged(&limiter.Request{Path: "/login", User: "mallory"}) == nil ||
+		s.Charged(&limiter.Request{Path: "/exact", User: "nobody"}) != nil {
+		t.Error("settlements of the reservations of another spelling are decided otherwise")
+	}
+}

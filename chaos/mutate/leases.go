@@ -196,6 +196,8 @@ func ofLeases() []mutation {
 		{name: "an overridden rule lends nothing to clients", pkg: front, test: "^TestOverridesStopLeases$", edits: []edit{
 			{"rules/override.go", "		o.rules[tenantRule{x.Tenant, x.Rule}] = true\n", ""},
 		}},
+		{name: "an override is of each spelling of its user", pkg: "./rules", test: "^TestOverridesOfSpellings$",
+			edits: []edit{{"rules/override.go", "f |= p.fold", "f = 0"}}},
 		{name: "the leases of a key are bounded", pkg: table, test: "^TestTheLeasesOfAKeyAreBounded$", edits: []edit{
 			{"limiter/table/holds.go", ".count()+more > MaxLoans {", ".count()+more > 100*MaxLoans {"},
 		}},
