@@ -140,7 +140,7 @@ rules:
 		t.Fatal(err)
 	}
 	sealed := n.SealReceipt(&r, &d)
-	if sealed.Sealed == "" {
+	if sealed.Sealed() == "" {
 		t.Error("the receipt was not sealed")
 	}
 	if err := n.Refund(t.Context(), r, sealed); err != nil {

@@ -116,7 +116,7 @@ func checkBy(ctx context.Context, n *Node, set *rules.Set, r *Request, d *Decisi
 			d.RetryAfter = max(d.RetryAfter, beside)
 		}
 	}
-	if d.Receipt.Charged != 0 {
+	if arith.Fields(&d.Receipt).Charged != 0 {
 		set.Mark(&d.Receipt)
 	}
 	if set.Doubled() {
@@ -235,7 +235,7 @@ func goOn(ctx context.Context, n *Node, set *rules.Set, rs []Request, ds []Decis
 				still, next = append(still, i), to
 			}
 			if sooner(&others[k], &ds[i]) {
-				if ds[i] = others[k]; ds[i].Receipt.Charged != 0 {
+				if ds[i] = others[k]; arith.Fields(&ds[i].Receipt).Charged != 0 {
 					at.Mark(&ds[i].Receipt)
 				}
 			} else if !ds[i].Never {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/internal/receipt"
+	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
@@ -68,11 +69,11 @@ func (n *Node) Refund(ctx context.Context, r Request, receipt Receipt) error {
 		if q, receipt, err = ofAlternative(n, others, &r, receipt); err != nil {
 			return err
 		}
-	} else if receipt.IsCredit() {
+	} else if arith.Fields(&receipt).IsCredit() {
 		receipt = q.Charge.Credit()
 	}
-	if receipt.Sealed != "" {
-		if receipt, err = n.seal.Open(receipt.Sealed, &q.Charge); err != nil {
+	if receipt.Sealed() != "" {
+		if receipt, err = n.seal.Open(receipt.Sealed(), &q.Charge); err != nil {
 			return err
 		}
 	}
@@ -81,26 +82,26 @@ func (n *Node) Refund(ctx context.Context, r Request, receipt Receipt) error {
 
 // ofCharge reports whether a receipt is of a charge.
 func ofCharge(n *Node, receipt Receipt, c *arith.Charge) bool {
-	if receipt.Sealed == "" {
+	if receipt.Sealed() == "" {
 		return c.Fits(receipt)
 	}
-	_, err := n.seal.Open(receipt.Sealed, c)
+	_, err := n.seal.Open(receipt.Sealed(), c)
 	return err == nil
 }
 
 // SealReceipt returns the receipt of a decision in a form that can be given to clients who
-// are not trusted with more: [Receipt] with Sealed. They cannot make or change one, or use
+// are not trusted with more, as a text: [limiter.Receipt.Sealed]. They cannot make or change one, or use
 // it for another request, and its second use does nothing, at any member of a cluster. It
 // is void ten minutes after the check.
 //
-// Sealed is empty if nothing was charged, if a policy decided because the holders of the
+// The text is empty if nothing was charged, if a policy decided because the holders of the
 // counters could not be asked, or if the rules have changed since. Members of a cluster, and
 // nodes with one backend, open each other's receipts if they have the same [Config.Secret]; a
 // node without one opens only its own.
 func (n *Node) SealReceipt(r *Request, d *Decision) Receipt {
 	_, remote := n.decider.(*remote)
 	// what a policy counted beside the backend
-	if d.Receipt.Charged == 0 || d.Source.ByPolicy() || remote && d.Receipt.Epoch != 0 {
+	if of := arith.Fields(&d.Receipt); of.Charged == 0 || d.Source.ByPolicy() || remote && of.Epoch != 0 {
 		return Receipt{}
 	}
 	var c arith.Charge
@@ -110,18 +111,18 @@ func (n *Node) SealReceipt(r *Request, d *Decision) Receipt {
 		if err != nil || !q.Charge.Fits(receipt) {
 			return Receipt{}
 		}
-		return Receipt{Sealed: n.seal.Seal(receipt, &q.Charge)}
+		return limiter.SealedReceipt(n.seal.Seal(receipt, &q.Charge))
 	}
 	if _, err := set.Resolve(r, &c); err != nil || !c.Fits(d.Receipt) {
 		return Receipt{}
 	}
-	return Receipt{Sealed: n.seal.Seal(d.Receipt, &c)}
+	return limiter.SealedReceipt(n.seal.Seal(d.Receipt, &c))
 }
 
 // ofAlternative returns the alternative that a receipt charged, with the receipt as whatever charged it has issued it.
 // A receipt that fits none is returned with the first.
 func ofAlternative(n *Node, sets []*rules.Set, r *Request, receipt Receipt) (*engine.Question, Receipt, error) {
-	if receipt.IsCredit() {
+	if arith.Fields(&receipt).IsCredit() {
 		return nil, receipt, fmt.Errorf("%w: a credit does not say which alternative of the rule it is for: refund by the "+
 			"receipt of the check", ErrInvalid)
 	}
@@ -136,8 +137,8 @@ func ofAlternative(n *Node, sets []*rules.Set, r *Request, receipt Receipt) (*en
 		if first == nil {
 			first = q
 		}
-		if receipt.Sealed != "" {
-			opened, err := n.seal.Open(receipt.Sealed, &q.Charge)
+		if receipt.Sealed() != "" {
+			opened, err := n.seal.Open(receipt.Sealed(), &q.Charge)
 			if err == nil {
 				return q, opened, nil
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 const refundable = `version: 1
@@ -58,7 +59,8 @@ func TestSealedReceipts(t *testing.T) {
 		t.Errorf("%d left after two refunds, %v", left(t, n, ada), err)
 	}
 	forged := receipts[2]
-	forged.Charged, forged.Time, forged.Sealed = 1, 1, forged.Sealed[:20]+"A"+forged.Sealed[21:]
+	of := arith.Fields(&forged)
+	of.Charged, of.Time, of.Sealed = 1, 1, of.Sealed[:20]+"A"+of.Sealed[21:]
 	other := open(t, weir.Config{Rules: []byte(refundable), Now: func() time.Time {
 		return now
 	}, Secret: []byte("a secret of sixteen bytes")})
@@ -84,7 +86,7 @@ func TestSealedReceipts(t *testing.T) {
 	// A denial that was charged has a receipt, what was not charged has none.
 	ada.Cost = weir.Units(7)
 	d, err := n.Check(ctx, ada)
-	if rc := n.SealReceipt(&ada, &d); err != nil || d.Allowed || rc.Sealed == "" || n.Refund(ctx, ada, rc) != nil {
+	if rc := n.SealReceipt(&ada, &d); err != nil || d.Allowed || rc.Sealed() == "" || n.Refund(ctx, ada, rc) != nil {
 		t.Errorf("%+v, %v", d, err)
 	}
 	ada.Cost = weir.Units(1)

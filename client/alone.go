@@ -171,7 +171,7 @@ func (c *Client) decode(m *weirv1.CheckResponse, d *limiter.Decision) error {
 		}
 	}
 	arith.Conclude(d)
-	d.Rule, d.Receipt.Sealed = m.GetRule(), m.GetReceipt()
+	d.Rule, d.Receipt = m.GetRule(), limiter.SealedReceipt(m.GetReceipt())
 	d.SetRemarks(limiter.Remarks{DrawnBy: m.GetDrawnBy(), ZoneDefault: m.GetZoneDefault(),
 		Deny: denialOf(m.GetDenyStatus(), m.GetDenyReason())})
 	return nil

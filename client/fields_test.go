@@ -39,7 +39,7 @@ func TestFieldsThatAreNotSent(t *testing.T) {
 		bad(c.Extend(ctx, r))
 		bad(c.Explain(ctx, r))
 		bad(c.Reset(ctx, r))
-		bad(nil, c.Refund(ctx, r, limiter.Receipt{Sealed: "x"}))
+		bad(nil, c.Refund(ctx, r, limiter.SealedReceipt("x")))
 		_, err := c.CheckBatch(ctx, []limiter.Request{r, *request("ada")})
 		var some *client.BatchError
 		if !errors.As(err, &some) || len(some.Errs) != 1 || !errors.Is(some.Errs[0], client.ErrInvalid) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weirlimit/weir/client"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -437,7 +438,7 @@ func TestWhatIsNotLeased(t *testing.T) {
 			t.Fatal(err)
 		}
 		last := ds[len(ds)-1]
-		return last.Source == limiter.SourceLeased && last.Rule == "slow" && last.Receipt.Charged == 0
+		return last.Source == limiter.SourceLeased && last.Rule == "slow" && arith.Fields(&last.Receipt).Charged == 0
 	})
 }
 

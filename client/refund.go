@@ -45,7 +45,7 @@ func (c *Client) Refund(ctx context.Context, r limiter.Request, receipt limiter.
 	if err := sendable(&r); err != nil {
 		return err
 	}
-	if receipt.Sealed == "" {
+	if receipt.Sealed() == "" {
 		return fmt.Errorf("%w: the receipt is empty: take that of a decision of CheckWithReceipt, which has one if "+
 			"something was charged", ErrInvalid)
 	}
@@ -53,7 +53,7 @@ func (c *Client) Refund(ctx context.Context, r limiter.Request, receipt limiter.
 	return c.alone(ctx, func(ctx context.Context, api weirv1.LimiterClient, o ...grpc.CallOption) error {
 		_, err := api.Refund(ctx, &weirv1.RefundRequest{
 			Path: q.GetPath(), Method: q.GetMethod(), User: q.GetUser(), Ip: q.GetIp(), Group: q.GetGroup(),
-			Attributes: q.GetAttributes(), Cost: q.Cost, Rule: q.GetRule(), Limits: q.GetLimits(), Receipt: receipt.Sealed,
+			Attributes: q.GetAttributes(), Cost: q.Cost, Rule: q.GetRule(), Limits: q.GetLimits(), Receipt: receipt.Sealed(),
 			Id: q.GetId(),
 		}, o...)
 		return err

@@ -17,7 +17,7 @@ func TestRefund(t *testing.T) {
 	c, ctx := open(t, client.Config{Addrs: []string{s.addr}}), t.Context()
 	r := limiter.Request{User: "ada", Cost: limiter.Units(3)}
 	d, err := c.CheckWithReceipt(ctx, r)
-	if err != nil || !d.Allowed || d.Receipt.Sealed == "" || d.Limit(0).Remaining != 7 {
+	if err != nil || !d.Allowed || d.Receipt.Sealed() == "" || d.Limit(0).Remaining != 7 {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	for range 2 {
@@ -42,7 +42,7 @@ func TestRefund(t *testing.T) {
 	if _, err := other.CheckWithReceipt(ctx, r); !errors.Is(err, client.ErrDenied) {
 		t.Errorf("a receipt that is not allowed: %v", err)
 	}
-	if err := other.Refund(ctx, r, limiter.Receipt{Sealed: "x"}); !errors.Is(err, client.ErrDenied) {
+	if err := other.Refund(ctx, r, limiter.SealedReceipt("x")); !errors.Is(err, client.ErrDenied) {
 		t.Errorf("a refund that is not allowed: %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/weirlimit/weir/cluster"
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 const closedHundred = `version: 1
@@ -77,7 +78,7 @@ func TestContextsEndTheWait(t *testing.T) {
 		"Check": func(ctx context.Context) error { return node.CheckInto(ctx, r, &d) },
 		"Peek":  func(ctx context.Context) error { return node.PeekInto(ctx, r, &d) },
 		"Refund": func(ctx context.Context) error {
-			return node.Refund(ctx, *r, weir.Receipt{Epoch: 1, Charged: 1, Set: 1})
+			return node.Refund(ctx, *r, arith.NewReceipt(arith.ReceiptFields{Epoch: 1, Charged: 1, Set: 1}))
 		},
 		"Reset": func(ctx context.Context) error { _, err := node.Reset(ctx, *r); return err },
 		"CheckBatch": func(ctx context.Context) error {
@@ -107,7 +108,7 @@ func TestContextsEndTheWait(t *testing.T) {
 func TestResetsThatNobodyAnswers(t *testing.T) {
 	node, r := cutOff(t, 100*time.Millisecond)
 	_, reset := node.Reset(t.Context(), *r)
-	refund := node.Refund(t.Context(), *r, weir.Receipt{Epoch: 1, Charged: 1, Set: 1})
+	refund := node.Refund(t.Context(), *r, arith.NewReceipt(arith.ReceiptFields{Epoch: 1, Charged: 1, Set: 1}))
 	for what, err := range map[string]error{"reset": reset, "refund": refund} {
 		if !errors.Is(err, weir.ErrUnanswered) || !strings.Contains(err.Error(), what) ||
 			!strings.Contains(err.Error(), `"/towns:`+r.User) {

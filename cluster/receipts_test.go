@@ -23,7 +23,7 @@ func TestReceiptsAcrossMembers(t *testing.T) {
 			check(t, nodes[(u+1)%3], r)
 			d := check(t, asked, r)
 			rc := asked.SealReceipt(&r, d)
-			if owners[d.Limit(0).Owner] = true; rc.Sealed == "" {
+			if owners[d.Limit(0).Owner] = true; rc.Sealed() == "" {
 				t.Fatalf("%+v", d)
 			}
 			for i, n := range nodes {
@@ -70,7 +70,7 @@ func TestReceiptsOfAMemberAreNoneOfABackend(t *testing.T) {
 	together(t, []*weir.Node{member})
 	r := weir.Request{Path: "/towns", User: "ada", Cost: weir.Units(10)}
 	rc := member.SealReceipt(&r, check(t, member, r))
-	if rc.Sealed == "" {
+	if rc.Sealed() == "" {
 		t.Fatal("no receipt")
 	}
 	other := open(t, weir.Config{Rules: []byte(hundred), Secret: c.Secret, ClusterName: c.ClusterName,
@@ -211,7 +211,7 @@ func TestReceiptsOfSeveralOwners(t *testing.T) {
 	kept := check(t, nodes[0], r)
 	d := check(t, nodes[2], r)
 	rc := nodes[2].SealReceipt(&r, d)
-	if rc.Sealed == "" || d.Receipt.Parts == nil || len(*d.Receipt.Parts) != 2 {
+	if rc.Sealed() == "" || arith.Fields(&d.Receipt).Parts == nil || len(*arith.Fields(&d.Receipt).Parts) != 2 {
 		t.Fatalf("%+v, %+v", d.Receipt, rc)
 	}
 	if got := remaining(t, nodes[1], r); got != [2]uint64{48, 60} {
@@ -259,7 +259,7 @@ func TestReceiptsOfSeveralOwnersAfterACrash(t *testing.T) {
 	r := requestOf(t, nodes[2], "node-1", "node-2")
 	d := check(t, nodes[2], r)
 	rc := nodes[2].SealReceipt(&r, d)
-	if rc.Sealed == "" {
+	if rc.Sealed() == "" {
 		t.Fatalf("%+v", d.Receipt)
 	}
 	if err := nodes[0].Close(); err != nil {

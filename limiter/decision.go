@@ -1,6 +1,10 @@
 package limiter
 
-import "time"
+import (
+	"time"
+
+	"github.com/weirlimit/weir/internal/charged"
+)
 
 // Source is what made a decision.
 type Source uint8
@@ -91,63 +95,33 @@ type LimitDecision struct {
 }
 
 // Receipt names one charge, so that it can be refunded once. Using it again takes back
-// charges of others. It is valid only for the request and the decider that issued it.
-type Receipt struct {
-	// Epoch names the ownership of the partition at the charge. Without a cluster it tells a charge from a reset of
-	// the same instant before it, and is 0 if there was none.
-	Epoch uint64
-	// Time is the instant of the charge, on the decider's clock.
-	Time Tick
-	// Charged has one bit for each of the decision's first 64 limits, set if that limit
-	// was charged. Further limits are not refunded.
-	Charged uint64
-	// Set is a hash of the names of the limits and the costs, in their order. A receipt
-	// that does not fit the request and the rules in force is void.
-	Set uint64
-	// Once, if it is not 0, is a number drawn for this receipt alone. The decider remembers
-	// it, so that a second use does nothing, and the receipt is void [ReceiptLife] after
-	// Time. It is 0 in the receipts of decisions, which must not be used twice.
-	Once uint64
-	// Sealed is the receipt as a server gives it to clients. If it is not empty, the other
-	// fields are ignored. It contains them, and the node that made it detects any change.
-	Sealed string
-	// Parts are what each owner charged, if several owners in a cluster decided; else nil.
-	// Epoch is then 0, and Time that of the first part. It is read, never changed.
-	Parts *ReceiptParts
+// charges of others. It is valid only for the request and the decider that issued it. Nothing
+// of it can be read but its sealed text, and its zero value names no charge. Receipts that are
+// equal by == name the same charge.
+type Receipt charged.Receipt[Tick]
+
+// SealedReceipt returns the receipt with a text that [Receipt.Sealed] returned, here or at another
+// node. The node that is asked for the refund finds out whether the text is one.
+func SealedReceipt(text string) (r Receipt) {
+	fieldsOf(&r).Sealed = text
+	return r
 }
 
-// ReceiptParts are the parts of a [Receipt] of several owners: at most [MaxKeys], and no
-// key is in two of them.
-type ReceiptParts []ReceiptPart
+// Sealed returns the receipt as a text, if a server or SealReceipt of a node made it; else it is empty. Whoever
+// has it can neither change it nor use it for another request, and its second use does nothing.
+func (r Receipt) Sealed() string { return fieldsOf(&r).Sealed }
 
-// ReceiptPart is what one owner charged. Its other fields are those of a [Receipt] for
-// these keys alone.
-type ReceiptPart struct {
-	// Keys has one bit for each key of the charge that the owner decided.
-	Keys         uint16
-	Epoch        uint64
-	Time         Tick
-	Charged, Set uint64
-}
+func fieldsOf(r *Receipt) *charged.Fields[Tick] { return charged.Of((*charged.Receipt[Tick])(r)) }
 
-// ReceiptLife is how long a [Receipt] with a number of its own can be used.
+// ReceiptLife is how long a receipt that is good for one use can be used.
 const ReceiptLife = 10 * Minute
-
-// Has reports whether limit i of the decision was charged.
-func (r Receipt) Has(i int) bool { return i < 64 && r.Charged&(1<<i) != 0 }
-
-// creditTime is the time of [Credit]. It is later than any instant of a clock, and exact as a
-// number of Lua.
-const creditTime Tick = 1 << 52
 
 // Credit returns a receipt that names no charge. A refund with it subtracts a cost from what
 // counts at its instant, down to 0 and regardless of who was charged. It has no effect on a
 // sliding_log or a sliding_window, which count each charge by its instant.
-func Credit() Receipt { return Receipt{Time: creditTime} }
-
-// IsCredit reports whether r is the receipt that [Credit] returns.
-func (r Receipt) IsCredit() bool {
-	return r.Time == creditTime && r.Epoch == 0 && r.Once == 0 && r.Sealed == ""
+func Credit() (r Receipt) {
+	*fieldsOf(&r) = charged.Credit[Tick]()
+	return r
 }
 
 const inlineLimits = 4

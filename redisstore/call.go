@@ -310,12 +310,13 @@ func (s *Store) decision(w when, mode int64, c *arith.Charge, id *arith.Idempote
 // there is nothing to do.
 func (s *Store) refund(w when, r limiter.Receipt, charged func(limit int) bool, c *arith.Charge, id *forgotten, i, n,
 	first int, name arith.KeyNamer) *call {
+	of := arith.Fields(&r)
 	var buf [512]byte
 	k := c.Key(n)
 	tag := appendTag(buf[:0], s.config.Prefix, k, i, n, name)
 	out := &call{kind: kindRefund, script: s.scripts.refund, args: make([]any, 1)}
-	head, around := strconv.AppendInt(append(w.append(nil), ','), int64(r.Time), 10), s.around(w)
-	if head = append(head, ",0"...); r.Set == 0 { // the store's own, see undo
+	head, around := strconv.AppendInt(append(w.append(nil), ','), int64(of.Time), 10), s.around(w)
+	if head = append(head, ",0"...); of.Set == 0 { // the store's own, see undo
 		head[len(head)-1] = '1'
 	}
 	any := false
@@ -334,8 +335,8 @@ func (s *Store) refund(w when, r limiter.Receipt, charged func(limit int) bool, 
 	out.args[0] = string(append(head, ']'))
 	out.keys = append(out.keys, string(append(tag, markSuffix...)))
 	out.keys = append(out.keys, string(append(tag, leftSuffix...))) // apart: both are made in the memory of tag
-	if r.Once != 0 {
-		out.keys = append(out.keys, string(strconv.AppendUint(append(tag, onceSuffix...), r.Once, 36)))
+	if of.Once != 0 {
+		out.keys = append(out.keys, string(strconv.AppendUint(append(tag, onceSuffix...), of.Once, 36)))
 	}
 	if id != nil {
 		out.keys = append(out.keys, string(appendID(tag, c.ID)))

@@ -228,8 +228,8 @@ rules:
 			t.Errorf("of the user's %s %d are left, allowed %v, reset after %d", user.Limit.Name(), user.Remaining, user.Allowed,
 				user.ResetAfter)
 		}
-		if d.Receipt.Charged != 0b1010 {
-			t.Errorf("charged %b", d.Receipt.Charged)
+		if arith.Fields(&d.Receipt).Charged != 0b1010 {
+			t.Errorf("charged %b", arith.Fields(&d.Receipt).Charged)
 		}
 	}
 	d := check("10.0.0.2", "fresh")

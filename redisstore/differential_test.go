@@ -229,7 +229,7 @@ func (d *diff) run(log func(string, ...any)) error {
 				c.ID, c.Peek = id, false
 			}
 			d.counts["decisions"]++
-			if d.counts["spent"]++; got.Allowed || !got.Never || got.Receipt.Charged != 0 {
+			if d.counts["spent"]++; got.Allowed || !got.Never || arith.Fields(&got.Receipt).Charged != 0 {
 				return fmt.Errorf("step %d at %d, %s: the id is spent, and redis decides\n    %s", i, d.now, spell(&c), show(&got))
 			}
 			continue
@@ -240,7 +240,7 @@ func (d *diff) run(log func(string, ...any)) error {
 		}
 		d.tally(&c, &want)
 		d.last = want
-		if want.Receipt.Charged != 0 {
+		if arith.Fields(&want.Receipt).Charged != 0 {
 			d.receipts = append(d.receipts, receipt{c, want.Receipt})
 		}
 	}
@@ -345,7 +345,7 @@ func (d *diff) takeBack(c *arith.Charge) error {
 		}
 		d.receipts = append(d.receipts[:i], d.receipts[i+1:]...)
 		d.counts["refunds"]++
-		d.log("refund of %v at +%d: %s", r.of, r.of.Time-limitertest.Start(), spell(&r.charge))
+		d.log("refund of %v at +%d: %s", r.of, arith.Fields(&r.of).Time-limitertest.Start(), spell(&r.charge))
 		d.table.Refund(d.now, &r.charge, r.of)
 		return d.store.Refund(context.Background(), arith.At(d.now), &r.charge, r.of, nil)
 	}

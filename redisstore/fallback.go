@@ -80,11 +80,11 @@ func (f *fallback) decide(now limiter.Tick, c *arith.Charge, keys []int, d *limi
 				out.Allowed, out.Remaining, out.RetryAfter = false, 0, closedRetry.Duration()
 			}
 			v.index = append(v.index, offset+j)
-			charged[offset+j] = v.receipt.Has(at)
-			if v.receipt.Has(at) && offset+j < 64 {
+			of, made := arith.Fields(&d.Receipt), arith.Fields(&v.receipt)
+			if charged[offset+j] = made.Has(at); made.Has(at) && offset+j < 64 {
 				arith.NoteCharged(d, offset+j, now)
-				d.Receipt.Time = v.receipt.Time
-				d.Receipt.Epoch |= 1 << (offset + j)
+				of.Time = made.Time
+				of.Epoch |= 1 << (offset + j)
 			}
 			at++
 		}
@@ -116,22 +116,23 @@ func heldByPolicy(id *arith.Idempotency, c *arith.Charge) *arith.Idempotency {
 // cancelled has them by the numbers of the whole decision.
 func (f *fallback) cancel(now limiter.Tick, v *verdict, cancelled []bool) {
 	r := v.receipt
-	r.Charged = 0
+	back := arith.Fields(&r)
+	back.Charged = 0
 	for at, j := range v.index {
-		if cancelled[j] && v.receipt.Has(at) {
-			r.Charged |= 1 << at
+		if cancelled[j] && arith.Fields(&v.receipt).Has(at) {
+			back.Charged |= 1 << at
 		}
 	}
 	switch {
-	case r.Charged == 0:
+	case back.Charged == 0:
 	case v.charge.ID == nil:
 		f.table.Undo(now, &v.charge, r)
 	default:
 		first := 0
 		for i := range v.charge.Len() {
 			all := limitsOf(&v.charge, i, first)
-			if gone := r.Charged & all; gone != 0 {
-				f.table.CancelHold(now, &v.charge, i, r.Time, gone>>first, gone == v.receipt.Charged&all)
+			if gone := back.Charged & all; gone != 0 {
+				f.table.CancelHold(now, &v.charge, i, back.Time, gone>>first, gone == arith.Fields(&v.receipt).Charged&all)
 			}
 			first += len(v.charge.Key(i).Rule.Limits)
 		}
@@ -140,7 +141,8 @@ func (f *fallback) cancel(now limiter.Tick, v *verdict, cancelled []bool) {
 
 // refund takes back the charges that a receipt marks as made in this process.
 func (f *fallback) refund(now limiter.Tick, c *arith.Charge, r limiter.Receipt) {
-	r.Charged, r.Epoch = r.Charged&r.Epoch, 0
+	of := arith.Fields(&r)
+	of.Charged, of.Epoch = of.Charged&of.Epoch, 0
 	f.table.Refund(now, f.shared(c), r)
 }
 

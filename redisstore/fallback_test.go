@@ -103,7 +103,7 @@ func TestACostAboveTheShareIsNotDeniedForEver(t *testing.T) {
 		f.decide(0, &c, []int{0}, &d, make([]bool, 1))
 		arith.Combine(&d, false)
 		arith.Conclude(&d)
-		if d.Allowed || d.Never != never || (d.RetryAfter == time.Second) == never || d.Receipt.Charged != 0 {
+		if d.Allowed || d.Never != never || (d.RetryAfter == time.Second) == never || arith.Fields(&d.Receipt).Charged != 0 {
 			t.Errorf("cost %d: %+v", cost, d)
 		}
 	}
@@ -125,7 +125,7 @@ func TestClosedShadowIsDecided(t *testing.T) {
 	f.decide(0, &c, []int{0, 1}, &d, make([]bool, 2))
 	arith.Combine(&d, false)
 	arith.Conclude(&d)
-	if !d.Allowed || d.ShadowDenied || d.Receipt.Charged != 3 || d.Receipt.Epoch != 3 ||
+	if !d.Allowed || d.ShadowDenied || arith.Fields(&d.Receipt).Charged != 3 || arith.Fields(&d.Receipt).Epoch != 3 ||
 		d.Source != limiter.SourceFallbackLocal {
 		t.Errorf("%+v", d)
 	}

@@ -159,19 +159,20 @@ func (m *memory) conclude(c *arith.Charge, d *limiter.Decision) {
 // receipt returns the receipt of the charge that is remembered, if it had the same costs and
 // was one charge.
 func (m *memory) receipt(c *arith.Charge) (r limiter.Receipt) {
+	f := arith.Fields(&r)
 	first := 0
 	for n := range c.Len() {
 		if k := c.Key(n); k.Cost > 0 {
 			e := m.of[n]
-			if e.cost != k.Cost || r.Time != 0 && r.Time != e.at {
+			if e.cost != k.Cost || f.Time != 0 && f.Time != e.at {
 				return limiter.Receipt{}
 			}
-			r.Time = e.at
-			r.Charged |= e.bits << first
+			f.Time = e.at
+			f.Charged |= e.bits << first
 		}
 		first += len(c.Key(n).Rule.Limits)
 	}
-	if r.Charged == 0 {
+	if f.Charged == 0 {
 		return limiter.Receipt{}
 	}
 	return r
@@ -181,17 +182,18 @@ func (m *memory) receipt(c *arith.Charge) (r limiter.Receipt) {
 func (m *memory) leaveOut(d *limiter.Decision) {
 	var kept []limiter.LimitDecision
 	var charged, byPolicy uint64
+	of := arith.Fields(&d.Receipt)
 	for j := range d.Len() {
 		if m.has(d.Limit(j).Key) {
 			continue
 		}
 		if j < 64 {
-			charged |= d.Receipt.Charged >> j & 1 << len(kept)
-			byPolicy |= d.Receipt.Epoch >> j & 1 << len(kept)
+			charged |= of.Charged >> j & 1 << len(kept)
+			byPolicy |= of.Epoch >> j & 1 << len(kept)
 		}
 		kept = append(kept, *d.Limit(j))
 	}
-	d.Receipt.Charged, d.Receipt.Epoch = charged, byPolicy
+	of.Charged, of.Epoch = charged, byPolicy
 	d.Grow(len(kept))
 	for j := range kept {
 		*d.Limit(j) = kept[j]

@@ -14,26 +14,27 @@ import (
 // much and never admits more.
 func (s *Store) Refund(ctx context.Context, now arith.Instant, c *arith.Charge, r limiter.Receipt,
 	name arith.KeyNamer) error {
+	f := arith.Fields(&r)
 	if s.closed.Load() {
 		return ErrClosed
 	}
-	if r.Parts != nil || !c.Fits(r) { // with parts it is one of a cluster
+	if f.Parts != nil || !c.Fits(r) { // with parts it is one of a cluster
 		return nil
 	}
 	w := s.when(now, 1)
-	if r.Epoch != 0 {
+	if f.Epoch != 0 {
 		s.fallback.refund(now.Or(s.clock), c, r)
 	}
 	var calls []*call
 	first := 0
-	byPolicy, credit := r.Epoch, r.IsCredit()
-	r.Charged &^= byPolicy
+	byPolicy, credit := f.Epoch, f.IsCredit()
+	f.Charged &^= byPolicy
 	for n := range c.Len() {
 		var id *forgotten
 		if all := limitsOf(c, n, first); c.ID != nil && !credit && byPolicy&all == 0 {
-			id = &forgotten{bits: r.Charged & all >> first, after: -1}
+			id = &forgotten{bits: f.Charged & all >> first, after: -1}
 		}
-		if made := s.refund(w, r, r.Has, c, id, 0, n, first, name); made != nil {
+		if made := s.refund(w, r, f.Has, c, id, 0, n, first, name); made != nil {
 			calls = append(calls, made)
 		}
 		first += len(c.Key(n).Rule.Limits)

@@ -74,9 +74,9 @@ func TestCancelledReservationsOfIDs(t *testing.T) {
 				t.Fatalf("%s: the second attempt is told %v", c.what, r)
 			}
 		}
-		r := limiter.Receipt{Time: now, Set: 1}
+		r := arith.NewReceipt(arith.ReceiptFields{Time: now, Set: 1})
 		if c.own {
-			r.Set = 0
+			arith.Fields(&r).Set = 0
 		}
 		cancels := func(j int) bool { return !c.cancelsSecond || j == 1 }
 		run(s.refund(when{now + 9, estimateSlack}, r, cancels, charge, &forgotten{3, c.after}, 0, 0, 0, nil))

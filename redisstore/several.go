@@ -50,10 +50,11 @@ func (b *batch) concludeParts(i int, parts []part, ids *memory, u *undo) {
 			continue
 		}
 		if j < 64 {
-			d.Receipt.Charged &^= 1 << j
+			arith.Fields(&d.Receipt).Charged &^= 1 << j
 		}
 	}
-	d.Receipt.Epoch &= d.Receipt.Charged
+	of := arith.Fields(&d.Receipt)
+	of.Epoch &= of.Charged
 	for v := range byPolicy {
 		s.fallback.cancel(w.now, &byPolicy[v], cancel)
 	}
@@ -73,7 +74,7 @@ func (b *batch) undo(u *undo, w when, i int, parts []part, ids *memory, cancel [
 		}
 		first := part.offset
 		for n := part.first; n < part.last; n++ {
-			if r := s.refund(w, limiter.Receipt{Time: w.now}, func(j int) bool {
+			if r := s.refund(w, arith.NewReceipt(arith.ReceiptFields{Time: w.now}), func(j int) bool {
 				return cancel[j]
 			}, c, ids.undo(part, n, first, len(c.Key(n).Rule.Limits), cancel, allowed), i, n, first, b.name); r != nil {
 				r.kind = kindCancel

@@ -89,7 +89,7 @@ func (b *both) check(cost uint64) uint64 {
 	if want, got := show(&b.decision), show(&got); got != want {
 		b.t.Fatalf("at %d, cost %d:\n  the table decides %s\n  redis decides     %s", b.now, cost, want, got)
 	}
-	if b.decision.Receipt.Charged != 0 {
+	if arith.Fields(&b.decision.Receipt).Charged != 0 {
 		b.receipts = append(b.receipts, receipt{c, b.decision.Receipt})
 	}
 	return b.decision.Limit(0).Remaining

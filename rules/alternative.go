@@ -251,7 +251,9 @@ func (s *Set) Next(r *limiter.Request, d *limiter.Decision) (next *Set, beside t
 }
 
 // Mark changes a receipt of a charge by this set so that it fits no other alternative, or changes it back.
-func (s *Set) Mark(r *limiter.Receipt) { r.Set ^= uint64(s.alternative) * 0x9e3779b97f4a7c15 }
+func (s *Set) Mark(r *limiter.Receipt) {
+	arith.Fields(r).Set ^= uint64(s.alternative) * 0x9e3779b97f4a7c15
+}
 
 // withoutID leaves the id out of a request with alternatives, or refuses it.
 func withoutID(r *limiter.Request, c *arith.Charge) error {

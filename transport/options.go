@@ -296,7 +296,7 @@ type Ring interface {
 // Refunder is a [Decider] that gives receipts to clients and takes charges back by them.
 type Refunder interface {
 	Decider
-	// SealReceipt returns the receipt of a decision with Sealed set. Clients can neither make
+	// SealReceipt returns the receipt of a decision as a text, see Sealed. Clients can neither make
 	// nor change such a receipt, nor use it for another request. It is empty if there is none.
 	SealReceipt(r *limiter.Request, d *limiter.Decision) limiter.Receipt
 	// Refund takes back the charge that a receipt names, if that is its first use. For a

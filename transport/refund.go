@@ -18,7 +18,7 @@ func refund(ctx context.Context, by *frontend.Session, r limiter.Request, sealed
 	if sealed == "" {
 		return invalid(`there is no receipt: send the one that came with the answer to a check with "receipt: true"`)
 	}
-	return by.Refund(ctx, r, limiter.Receipt{Sealed: sealed})
+	return by.Refund(ctx, r, limiter.SealedReceipt(sealed))
 }
 
 // serveRefund is the gRPC method Refund.

@@ -28,7 +28,8 @@ func ofHolds() []mutation {
 			}},
 		{name: "a late settlement of a fenced owner is taken back", pkg: sim, test: "^TestAPausedOwnerSettles$",
 			edits: []edit{
-				{"internal/cluster/replica/withheld.go", "		store.UndoSettled(int(o.id), t.At, w.Charge, w.Receipt.Time)\n", ""},
+				{"internal/cluster/replica/withheld.go",
+					"		store.UndoSettled(int(o.id), t.At, w.Charge, arith.Fields(&w.Receipt).Time)\n", ""},
 			}},
 		{name: "an extension of a fenced owner is taken back", pkg: sim, test: "^TestAPausedOwnerSettles$", edits: []edit{
 			{"internal/cluster/replica/withheld.go", "		store.TakeBack(t.At, w.Charge, *w.Extension)\n", ""},

@@ -66,7 +66,7 @@ func ofIDs() []mutation {
 			}},
 		{name: "the judge of ids tells keys by their limits", pkg: "./chaos/sim", test: "^TestWhatIsChargedAgain$",
 			edits: []edit{
-				{"chaos/sim/once.go", "!d.Repeated && charged(d, i)", "!d.Repeated && d.Receipt.Has(i)"},
+				{"chaos/sim/once.go", "!d.Repeated && charged(d, i)", "!d.Repeated && arith.Fields(&d.Receipt).Has(i)"},
 			}},
 		{name: "the judge of reservations excuses late settlements only", pkg: "./chaos/sim",
 			test: "^TestALateSettlementIsChargedBeyondTheLimit$", edits: []edit{
@@ -91,11 +91,12 @@ func ofIDs() []mutation {
 			}},
 		{name: "the id of a reset that is lost is forgotten", pkg: "./internal/cluster",
 			test: "^TestAResetThatIsLostIsNotKnown$", edits: []edit{
-				{"internal/cluster/replica/withheld.go", "				o.node.Store.ForgetID(t.At, w.Charge, i, w.Receipt.Time)\n", ""},
+				{"internal/cluster/replica/withheld.go",
+					"				o.node.Store.ForgetID(t.At, w.Charge, i, arith.Fields(&w.Receipt).Time)\n", ""},
 			}},
 		{name: "the id of a reset names its instant", pkg: "./internal/cluster", test: "^TestAResetThatIsLostIsNotKnown$",
 			edits: []edit{
-				{"internal/cluster/decide.go", "	answer.Receipt = limiter.Receipt{Time: t.At}\n", ""},
+				{"internal/cluster/decide.go", "	answer.Receipt = arith.NewReceipt(arith.ReceiptFields{Time: t.At})\n", ""},
 			}},
 		{name: "an id is copied with its charge", pkg: "./chaos/sim", test: "^TestIDsCountOnce$", edits: []edit{
 			{"internal/cluster/replica/owner.go", "			o.ids.open++\n", ""},

@@ -143,7 +143,7 @@ func ofLeases() []mutation {
 			{"internal/cluster/core.go", "		c.calls.Leases.End(&t.Turn)\n", ""},
 		}},
 		{name: "a receipt of a lease is good once", pkg: core, test: "^TestAHolderAdmits$", edits: []edit{
-			{"internal/lease/refund.go", "	case l.refunded[r.Once] || ", "	case "},
+			{"internal/lease/refund.go", "	case l.refunded[f.Once] || ", "	case "},
 		}},
 		{name: "a member asks for a bounded lease", pkg: core, test: "^TestLeasesAreBounded$", edits: []edit{
 			{"internal/cluster/credible.go",

@@ -125,8 +125,9 @@ func ofProtocol() []mutation {
 				"	if o.progress.ended || o.task.kind >= KindCheck ||"},
 		}},
 		{name: "all or nothing", edits: []edit{
-			{"internal/cluster/route/fanout.go", "	if r.call.result.by == 0 || r.answer.Receipt.Charged == 0 || r",
-				"	if r.call.result.by == 0 || r.answer.Receipt.Charged >= 0 || r"},
+			{"internal/cluster/route/fanout.go",
+				"	if r.call.result.by == 0 || arith.Fields(&r.answer.Receipt).Charged == 0 || r",
+				"	if r.call.result.by == 0 || arith.Fields(&r.answer.Receipt).Charged >= 0 || r"},
 		}},
 		{name: "refund cap", pkg: "./limiter/limitertest", test: ".", edits: []edit{
 			{"limiter/arith/bucket.go", "l.levelOf(n).minus(level{hi, lo}.minus(l.levelOf(rest)))",
@@ -174,8 +175,9 @@ func ofChecks() []mutation {
 				{"internal/cluster/route/denials.go", "now >= e.asked && now < e.until {", "now >= e.asked {"},
 			}},
 		{name: "a charge ends cached denials", pkg: "./chaos/sim", test: "^TestCachedDenialsAreTheOwners$", edits: []edit{
-			{"internal/cluster/route/reply.go", "	if o.task.answer.Receipt.Charged != 0 {\n		o.c.denials.forget(o.task.charge)",
-				"	if false && o.task.answer.Receipt.Charged != 0 {\n		o.c.denials.forget(o.task.charge)"},
+			{"internal/cluster/route/reply.go",
+				"	if arith.Fields(&o.task.answer.Receipt).Charged != 0 {\n		o.c.denials.forget(o.task.charge)",
+				"	if false && arith.Fields(&o.task.answer.Receipt).Charged != 0 {\n		o.c.denials.forget(o.task.charge)"},
 		}},
 		{name: "a refund ends cached denials", pkg: "./chaos/sim", test: "^TestCachedDenialsAreTheOwners$", edits: []edit{
 			{"internal/cluster/route/router.go",

@@ -28,8 +28,8 @@ func ofOwners() []mutation {
 					""},
 			}},
 		{name: "receipts of this lineage only", pkg: replica, test: "^TestReceiptsOfAnotherLineage$", edits: []edit{
-			{"internal/cluster/replica/owner.go", "	return r.Epoch == o.Lineage() && r.Time >= o.at\n",
-				"	return r.Time >= o.at\n"},
+			{"internal/cluster/replica/owner.go", "	return f.Epoch == o.Lineage() && f.Time >= o.at\n",
+				"	return f.Time >= o.at\n"},
 		}},
 	}
 }

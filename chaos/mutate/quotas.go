@@ -56,7 +56,7 @@ func ofQuotas() []mutation {
 			{"internal/engine/engine.go", "	if onward {\n", "	if false {\n"},
 		}},
 		{name: "alternatives: a receipt is of one", pkg: ".", test: "^TestFirstQuotaThatAdmits$", edits: []edit{
-			{"rules/alternative.go", "r.Set ^= uint64(s.alternative) *", "r.Set ^= 0 *"},
+			{"rules/alternative.go", "Fields(r).Set ^= uint64(s.alternative) *", "Fields(r).Set ^= 0 *"},
 		}},
 		{name: "alternatives: what leads on is not listed", pkg: ".", test: "^TestDenialsThatLeadOnAreNotListed$",
 			edits: []edit{
@@ -128,15 +128,15 @@ func ofReceipts() []mutation {
 			}},
 		{name: "receipt: a part is void under another ownership", pkg: sim, test: "^TestRefundsOfSeveralOwnersThroughACrash$",
 			edits: []edit{
-				{"internal/cluster/replica/owner.go", "	return r.Epoch == o.Lineage() && r.Time >= o.at\n",
-					"	return r.Time >= 0*o.at\n"},
+				{"internal/cluster/replica/owner.go", "	return f.Epoch == o.Lineage() && f.Time >= o.at\n",
+					"	return f.Time >= 0*o.at\n"},
 			}},
 		{name: "receipt: a part is used once", pkg: members, test: "^TestReceiptsOfSeveralOwners$", edits: []edit{
-			{"internal/cluster/route/refunds.go", "Once: onceOf(r.Once, i),\n", "Once: 0 * onceOf(r.Once, i),\n"},
+			{"internal/cluster/route/refunds.go", "Once: onceOf(f.Once, i)}\n", "Once: 0 * onceOf(f.Once, i)}\n"},
 		}},
 		{name: "receipt: a cancelled part is none", pkg: members, test: "^TestReceiptsOfSeveralOwners$", edits: []edit{
-			{"internal/cluster/route/refunds.go", "	if of.Charged &^= undo; r.call.result.by",
-				"	if of.Charged &^= 0 * undo; r.call.result.by"},
+			{"internal/cluster/route/refunds.go", "	if f.Charged &^= undo; r.call.result.by",
+				"	if f.Charged &^= 0 * undo; r.call.result.by"},
 		}},
 		{name: "receipt: of a limit that was left", pkg: tables, test: "^TestReceiptsOfLimitsThatChangeBack$", edits: []edit{
 			{"limiter/table/void.go", "max(h.before, at.left, at.began)", "max(h.before, 0*at.left, at.began)"},

@@ -24,7 +24,7 @@ func ofSeveral() []mutation {
 			}},
 		{name: "a contested check is taken back", pkg: "./internal/cluster", test: "^TestAContestedCheckBeginsAnew$",
 			edits: []edit{
-				{"internal/cluster/route/fanout.go", "		s.settle(t, r, r.answer.Receipt.Charged, true)\n",
+				{"internal/cluster/route/fanout.go", "		s.settle(t, r, arith.Fields(&r.answer.Receipt).Charged, true)\n",
 					"		s.settle(t, r, 0, true)\n"},
 			}},
 		{name: "a provisional denial begins no block", pkg: "./internal/cluster", test: "^TestAProvisionalDenial$",

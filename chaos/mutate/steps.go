@@ -5,7 +5,7 @@ func ofSteps() []mutation {
 	const replica = "./internal/cluster/replica"
 	return []mutation{
 		{name: "receipts of this ownership only", pkg: replica, test: "^TestReceiptsOfAnotherLineage$", edits: []edit{
-			{"internal/cluster/replica/owner.go", " && r.Time >= o.at\n", "\n"},
+			{"internal/cluster/replica/owner.go", " && f.Time >= o.at\n", "\n"},
 		}},
 		{name: "a takeover gives way to a granted renewal", pkg: replica, test: "^TestATakeoverGivesWayToARenewal$",
 			edits: []edit{

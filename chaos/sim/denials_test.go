@@ -105,7 +105,7 @@ func TestCachedDenialsAreTheOwners(t *testing.T) {
 		if a, b := spell(&want), spell(&got); a != b {
 			t.Fatalf("step %d, %s of %s by %s:\n%s, but a table says\n%s", step, r.Rule, r.User, got.Source, b, a)
 		}
-		if got.Receipt.Charged != 0 {
+		if arith.Fields(&got.Receipt).Charged != 0 {
 			charged[r.Rule+r.User] = receipts{r, *c.Clone(), got.Receipt, want.Receipt}
 		}
 		if got.Source == limiter.SourceCached {

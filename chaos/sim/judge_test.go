@@ -111,7 +111,8 @@ func TestWhatIsChargedAgain(t *testing.T) {
 	}
 	r := &limiter.Rule{Name: "pair", Limits: []*limiter.Limit{l}}
 	answer := func(repeated bool, at limiter.Tick, charged uint64) *limiter.Decision {
-		d := &limiter.Decision{Allowed: true, Repeated: repeated, Receipt: limiter.Receipt{Time: at, Charged: charged}}
+		d := &limiter.Decision{Allowed: true, Repeated: repeated,
+			Receipt: arith.NewReceipt(arith.ReceiptFields{Time: at, Charged: charged})}
 		d.Grow(3)
 		for i, key := range []int{0, 0, 1} {
 			*d.Limit(i) = limiter.LimitDecision{Rule: r, Limit: l, Key: key, Allowed: true, Owner: "b"}

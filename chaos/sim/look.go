@@ -114,7 +114,7 @@ func (w *World) refundAgain(r *receipt) {
 	if x == nil || x.chance(40) {
 		return
 	}
-	r.receipt.Once = x.rng.Uint64() | 1
+	arith.Fields(&r.receipt).Once = x.rng.Uint64() | 1
 	again := *r
 	for range 1 + x.rng.IntN(2) {
 		w.after(x.between(0, limiter.Second), func() {
@@ -223,7 +223,7 @@ func (s *look) fits(d *limiter.Decision) error {
 		return fmt.Errorf("answered by %v, and every change is graceful", d.Source)
 	case d.Source.ByPolicy() || overflows(d):
 		return nil
-	case d.Receipt.Charged != 0:
+	case arith.Fields(&d.Receipt).Charged != 0:
 		return errors.New("a peek is charged")
 	}
 	all := true

@@ -99,8 +99,8 @@ func (o *once) repeats(k *key, d *limiter.Decision, i, cost int) bool {
 		t = new(tried)
 		o.tried[k] = t
 	}
-	at, charges := d.Receipt.Time, !d.Repeated && charged(d, i)
-	if d.Receipt.Parts != nil || d.Receipt.Charged == 0 || !d.Repeated && !charges {
+	at, charges := arith.Fields(&d.Receipt).Time, !d.Repeated && charged(d, i)
+	if of := arith.Fields(&d.Receipt); of.Parts != nil || of.Charged == 0 || !d.Repeated && !charges {
 		at = 0 // it does not say when this key was charged
 	}
 	if len(t.charges) == 0 {
@@ -152,7 +152,7 @@ func (o *once) policyKnows(a *asking) []bool {
 // charged reports whether a receipt names any limit of the key number i.
 func charged(d *limiter.Decision, i int) bool {
 	for j := range d.Len() {
-		if d.Limit(j).Key == i && d.Receipt.Has(j) {
+		if d.Limit(j).Key == i && arith.Fields(&d.Receipt).Has(j) {
 			return true
 		}
 	}

@@ -203,7 +203,7 @@ func refundsOfAQuota(t *testing.T, seed uint64, set *rules.Set, crash bool) (sev
 				n.core.Begin(&a.charge, answer, 0, func() {
 					if answer.Allowed && !answer.Source.ByPolicy() {
 						a.receipt = answer.Receipt
-						a.receipt.Once = uint64(i)<<32 + 1
+						arith.Fields(&a.receipt).Once = uint64(i)<<32 + 1
 						all = append(all, a)
 						own[a.user]++
 					}
@@ -233,7 +233,7 @@ func refundsOfAQuota(t *testing.T, seed uint64, set *rules.Set, crash bool) (sev
 	}
 	for range 2 {
 		for i, a := range all {
-			if a.receipt.Parts != nil {
+			if arith.Fields(&a.receipt).Parts != nil {
 				severalOwners++
 			}
 			d.after(limiter.Tick(i)*10*ms, func() {

@@ -47,14 +47,14 @@ func (w *World) recordAnswer(n *Node, d *limiter.Decision) {
 		return
 	}
 	receipt := d.Receipt
-	if receipt.Parts != nil { // the answers of the owners, in their frames, have those of the parts
+	if arith.Fields(&receipt).Parts != nil { // the answers of the owners, in their frames, have those of the parts
 		receipt = limiter.Receipt{}
 	}
 	line := fmt.Sprintf("%11.3f %s decides %q: allowed %t never %t shadow %t source %v wait %d block %t receipt "+
 		"{Epoch:%d Time:%d Charged:%d Set:%d}",
 		float64(w.now-epoch)/1000, n.name, d.Rule, d.Allowed, d.Never, d.ShadowDenied, d.Source, limiter.Span(d.RetryAfter),
 		arith.BlockBegan(d),
-		receipt.Epoch, receipt.Time, receipt.Charged, receipt.Set)
+		arith.Fields(&receipt).Epoch, arith.Fields(&receipt).Time, arith.Fields(&receipt).Charged, arith.Fields(&receipt).Set)
 	for i := range d.Len() {
 		l := d.Limit(i)
 		line += fmt.Sprintf("; %s key %d/%d by %q: allowed %t never %t blocked %t overflow %t cost %d remaining %d reset "+

@@ -35,6 +35,9 @@ func house() []row {
 			no(spawns, "a window is a function of an instant", ""),
 		)},
 
+		{path: "internal/charged", floor: -2, knows: "what a receipt contains, which limiter hides", never: no(imports,
+			"it is below the words", "ours", "third-party")},
+
 		{path: "limiter", floor: -1, knows: "the words: limits, requests, decisions, receipts, errors", never: join(
 			no(imports, "its words are those of every program that asks", "third-party"),
 			no(imports, "its values are owned by whoever made them", "sync"),

@@ -27,7 +27,7 @@ func (c *Core) Refund(charge *arith.Charge, r limiter.Receipt, done func(route.O
 	t := c.begin()
 	defer t.end()
 	defer t.Catch()
-	if r.Charged == 0 {
+	if arith.Fields(&r).Charged == 0 {
 		t.later = append(t.later, func(*turn) { done(route.Outcome{}) })
 		return
 	}

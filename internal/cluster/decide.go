@@ -78,7 +78,7 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 			// Refunds of keys that have no counter are not copied, so invented keys cost
 			// no copies.
 			receipt := q.Receipt
-			receipt.Epoch = 0 // of an ownership, and none of the table's
+			arith.Fields(&receipt).Epoch = 0 // of an ownership, and none of the table's
 			if known := d.table.Remembers(t.At, q.Charge); d.table.Refund(t.At, q.Charge, receipt) > 0 || known {
 				d.touched(t, q.Charge)
 			}
@@ -134,7 +134,7 @@ func (d *decider) reset(t *turn, q *route.Request, parts []*partition, answer *l
 	} else if q.Outcome.Counters, made = d.table.ResetOnce(t.At, q.Charge); made.Len() == 0 {
 		return
 	}
-	answer.Receipt = limiter.Receipt{Time: t.At}
+	answer.Receipt = arith.NewReceipt(arith.ReceiptFields{Time: t.At})
 	if q.Outcome.Counters > 0 || made.ID != nil {
 		d.touched(t, made)
 	}
@@ -148,7 +148,7 @@ func (d *decider) reset(t *turn, q *route.Request, parts []*partition, answer *l
 // current reports whether a receipt was given under the present ownership of all
 // partitions. A credit names no charge, so it is good under any.
 func current(parts []*partition, r limiter.Receipt) bool {
-	if r.IsCredit() {
+	if arith.Fields(&r).IsCredit() {
 		return true
 	}
 	for _, p := range parts {
@@ -235,21 +235,23 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 	}
 	if len(parts) > 0 {
 		answer.Source = d.sourceOf(t, parts, charge != q.Charge)
-		answer.Receipt.Epoch = parts[0].r.Lineage()
+		arith.Fields(&answer.Receipt).Epoch = parts[0].r.Lineage()
 	}
 	if q.Charge.ID != nil && answer.Allowed && !q.Charge.Peek {
 		d.stands(q.Charge)
 	}
 	if answer.Repeated {
-		if slices.ContainsFunc(parts, func(p *partition) bool { return !p.r.Own().ChargedHere(answer.Receipt.Time) }) {
+		if slices.ContainsFunc(parts, func(p *partition) bool {
+			return !p.r.Own().ChargedHere(arith.Fields(&answer.Receipt).Time)
+		}) {
 			answer.Receipt = limiter.Receipt{} // of another ownership: it is void
 		}
 		return route.Answered
 	}
-	if q.Settles && answer.Receipt.Charged != 0 {
+	if q.Settles && arith.Fields(&answer.Receipt).Charged != 0 {
 		d.preparations.add(t, q, answer)
 	}
-	if answer.Allowed && answer.Receipt.Charged == 0 {
+	if answer.Allowed && arith.Fields(&answer.Receipt).Charged == 0 {
 		return route.Answered
 	}
 	id := q.Charge.ID
@@ -348,7 +350,7 @@ func (d *decider) charge(t *turn, final bool, k *arith.Charge, answer, idle *lim
 		return false
 	}
 	for i := range idle.Len() {
-		if l := idle.Limit(i); l.Limit.CountRejected() != limiter.CountNone && answer.Receipt.Has(i) {
+		if l := idle.Limit(i); l.Limit.CountRejected() != limiter.CountNone && arith.Fields(&answer.Receipt).Has(i) {
 			now := after.Limit(i)
 			l.Remaining, l.ResetAfter, l.RetryAfter = now.Remaining, now.ResetAfter, now.RetryAfter
 		}
@@ -375,7 +377,8 @@ func countsRejected(k *arith.Charge) bool {
 // as changed if any of the 64 was charged.
 func changes(d *limiter.Decision, from, n int) (changed, admitted bool) {
 	for j := from; j < from+n; j++ {
-		if d.Receipt.Has(j) || j >= 64 && d.Receipt.Charged != 0 || arith.BlockBegan(d) && d.Limit(j).Blocked {
+		if of := arith.Fields(&d.Receipt); of.Has(j) || j >= 64 && of.Charged != 0 ||
+			arith.BlockBegan(d) && d.Limit(j).Blocked {
 			changed = true
 		}
 	}

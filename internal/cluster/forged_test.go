@@ -256,7 +256,8 @@ func TestInventedKeysAreNotCopied(t *testing.T) {
 	for i := range 100 {
 		for _, q := range []peer.Refund{
 			{Keys: 1, Kind: peer.ResetKeys},
-			{Keys: 1, Receipt: peer.Receipt{Epoch: peer.Epoch{Counter: d.Receipt.Epoch}, Charged: 1, Set: d.Receipt.Set}},
+			{Keys: 1, Receipt: peer.Receipt{Epoch: peer.Epoch{Counter: arith.Fields(&d.Receipt).Epoch}, Charged: 1,
+				Set: arith.Fields(&d.Receipt).Set}},
 		} {
 			c.Deliver(&peer.Frame{
 				From: other, To: self, Rules: []peer.Rule{mesh.Definition(k.Rule)},

@@ -183,7 +183,7 @@ func TestAnAttemptWaitsForAWithheldReply(t *testing.T) {
 		charge := &arith.Charge{Peek: true, ID: &arith.Idempotency{ID: x.id, Life: time.Minute}}
 		charge.Add(arith.Key{Hash: arith.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r"), Cost: 4})
 		d := new(limiter.Decision)
-		if err := x.c.table.Decide(x.h.now, charge, d); err != nil || !d.Repeated || d.Receipt.Time <= first {
+		if err := x.c.table.Decide(x.h.now, charge, d); err != nil || !d.Repeated || arith.Fields(&d.Receipt).Time <= first {
 			t.Errorf("charged is %+v, %v, and not anew", d.Receipt, err)
 		}
 	}

@@ -31,7 +31,7 @@ func newReturning(t *testing.T) *returning {
 			x.reply = q.ID
 		}
 	}
-	if x.reply == 0 || x.receipt.Epoch != x.lease.ChargeID {
+	if x.reply == 0 || arith.Fields(&x.receipt).Epoch != x.lease.ChargeID {
 		t.Fatalf("premise: given back %d, by receipt %+v", x.reply, x.receipt)
 	}
 	return x
@@ -54,7 +54,7 @@ func (x *returning) settled(at uint64) {
 // refund has a check refunded by a receipt with a number.
 func (x *returning) refund(once uint64) (done bool) {
 	r := x.receipt
-	r.Once = once
+	arith.Fields(&r).Once = once
 	x.c.Refund(x.charge, r, func(route.Outcome) { done = true })
 	return done
 }
@@ -72,7 +72,7 @@ func TestARefundAfterALease(t *testing.T) {
 		t.Fatalf("the owner is sent %+v", got)
 	}
 	r := got[0].Receipt
-	if r.Time != 77 || r.Epoch.Counter != uint64(other) || r.Charged != 1 || r.Set != x.receipt.Set {
+	if r.Time != 77 || r.Epoch.Counter != uint64(other) || r.Charged != 1 || r.Set != arith.Fields(&x.receipt).Set {
 		t.Errorf("by the receipt %+v", r)
 	}
 }
@@ -115,7 +115,7 @@ func TestARefundByAnotherMember(t *testing.T) {
 	}
 	x.c.SetView(view.New(self, members, x.h, 3, 3))
 	x.c.Up(far)
-	x.receipt.Epoch = uint64(far) - 3
+	arith.Fields(&x.receipt).Epoch = uint64(far) - 3
 	if !x.refund(6) {
 		t.Error("the caller waits")
 	}
@@ -124,7 +124,7 @@ func TestARefundByAnotherMember(t *testing.T) {
 		got[0].Once != 6 {
 		t.Errorf("the holder is sent %+v", got)
 	}
-	x.receipt.Epoch = 1 << 60 // a client's
+	arith.Fields(&x.receipt).Epoch = 1 << 60 // a client's
 	x.refund(7)
 	if got := x.sent(far); len(got) > 0 && got[0].Kind == peer.RefundLeased {
 		t.Errorf("of a client's lease: %+v", got)
@@ -149,7 +149,7 @@ func TestAnOwnerRefundsWhatALeaseUsed(t *testing.T) {
 	}
 	charge.ID, charge.Key(0).Cost = nil, 2
 	r := charge.Credit() // with what fits it
-	r.Epoch, r.Time = uint64(self), at
+	arith.Fields(&r).Epoch, arith.Fields(&r).Time = uint64(self), at
 	x.c.Refund(charge, r, func(route.Outcome) {})
 	x.wants(999, "two of them were refunded")
 }

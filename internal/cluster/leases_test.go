@@ -232,7 +232,8 @@ func TestAHolderAdmits(t *testing.T) {
 	}
 	x.answer(x.lease.ID, 70, peer.Receipt{Charged: 1})
 	d := x.ask()
-	if d.Source != limiter.SourceLeased || !d.Allowed || d.Limit(0).Remaining != 70+x.units-1 || d.Receipt.Charged != 1 {
+	if d.Source != limiter.SourceLeased || !d.Allowed || d.Limit(0).Remaining != 70+x.units-1 ||
+		arith.Fields(&d.Receipt).Charged != 1 {
 		t.Fatalf("%+v", d)
 	}
 	var again limiter.Decision
@@ -241,7 +242,7 @@ func TestAHolderAdmits(t *testing.T) {
 		t.Errorf("%v allocations, decided by %v", n, again.Source)
 	}
 	sealed := d.Receipt
-	sealed.Once = 5
+	arith.Fields(&sealed).Once = 5
 	for range 2 { // the second time it is void
 		x.c.Refund(x.charge, sealed, func(route.Outcome) {})
 	}

@@ -15,7 +15,7 @@ import (
 // receipt returns the receipt of a charge by this node, under an epoch with the given
 // counter.
 func receipt(counter uint64) limiter.Receipt {
-	return limiter.Receipt{Epoch: counter + uint64(self), Charged: 1, Set: 1}
+	return arith.NewReceipt(arith.ReceiptFields{Epoch: counter + uint64(self), Charged: 1, Set: 1})
 }
 
 // told is the outcome of a reset or refund.

@@ -27,11 +27,11 @@ func (x *preparations) add(t *turn, q *route.Request, d *limiter.Decision) {
 		k := q.Charge.Key(i)
 		charged := false
 		for range k.Rule.Limits {
-			charged = charged || d.Receipt.Has(n)
+			charged = charged || arith.Fields(&d.Receipt).Has(n)
 			n++
 		}
 		if p := x.parts.of(k); charged && p != nil && x.count.Load() < maxPending {
-			p.r.Own().Prepare(t.inputs(), k, q.Charge.ID, x.asker(q), d.Receipt.Time, q.Until)
+			p.r.Own().Prepare(t.inputs(), k, q.Charge.ID, x.asker(q), arith.Fields(&d.Receipt).Time, q.Until)
 			p.apply(t)
 		}
 	}
@@ -63,27 +63,28 @@ func (x *preparations) conclude(t *turn, q *route.Request) {
 		if p == nil {
 			continue
 		}
-		back := q.Receipt.Charged & (1<<n - 1<<first)
+		back := arith.Fields(&q.Receipt).Charged & (1<<n - 1<<first)
 		own := p.r.Own()
 		if own == nil {
 			continue
 		}
-		switch is, held := own.Conclude(t.inputs(), k, q.Charge.ID, from, q.Receipt.Time, back != 0); {
+		switch is, held := own.Conclude(t.inputs(), k, q.Charge.ID, from, arith.Fields(&q.Receipt).Time, back != 0); {
 		case !is:
 		case held:
-			if (back != 0 || q.Denied) && x.table.CancelHold(t.At, q.Charge, i, q.Receipt.Time, back>>first, q.Denied) {
+			if (back != 0 || q.Denied) && x.table.CancelHold(t.At, q.Charge, i, arith.Fields(&q.Receipt).Time, back>>first,
+				q.Denied) {
 				own.Charged(t.inputs(), k, q.Charge.ID, false, 0)
 			}
 		default:
 			here |= back
-			if q.Denied && x.table.ForgetID(t.At, q.Charge, i, q.Receipt.Time) {
+			if q.Denied && x.table.ForgetID(t.At, q.Charge, i, arith.Fields(&q.Receipt).Time) {
 				own.Charged(t.inputs(), k, q.Charge.ID, false, 0)
 			}
 		}
 		p.apply(t)
 	}
 	if receipt := q.Receipt; here != 0 {
-		receipt.Charged = here
+		arith.Fields(&receipt).Charged = here
 		id := q.Charge.ID
 		q.Charge.ID = nil // the charges alone: the id is forgotten, or stays although some are not made
 		x.table.Undo(t.At, q.Charge, receipt)

@@ -48,7 +48,8 @@ type loan struct {
 // reports whether it would be admitted if all that is lent was given back, also what is not waited for. The rule of the
 // check need not lend: others do that count in the same place, or it did.
 func inTheWay(t *turn, d *decider, k *arith.Charge, answer *limiter.Decision) (at *partition, all []loan, alone bool) {
-	if answer.Allowed || k.Peek || k.ID != nil && k.ID.Lent || answer.Receipt.Charged != 0 || arith.BlockBegan(answer) {
+	if answer.Allowed || k.Peek || k.ID != nil && k.ID.Lent || arith.Fields(&answer.Receipt).Charged != 0 ||
+		arith.BlockBegan(answer) {
 		return nil, nil, false
 	}
 	var lent, waited [limiter.MaxKeys]uint64

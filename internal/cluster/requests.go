@@ -7,6 +7,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // maxPending bounds the requests of other members that wait at this node in all. Each
@@ -193,7 +194,7 @@ func (d *decider) withhold(t *turn, p *partition, h *withheldReply, q *route.Req
 		}
 		if q.Kind == route.KindAmend {
 			h.Amends, h.Late, h.Extension, h.result = true, charges(q), q.Outcome.Extension, q.Outcome
-			h.Admits, h.Receipt = admits(q), limiter.Receipt{Time: t.At}
+			h.Admits, h.Receipt = admits(q), arith.NewReceipt(arith.ReceiptFields{Time: t.At})
 		}
 		if q.Charge.Trace != nil {
 			_, h.traced = t.c.config.Tracer.Start(q.Charge.Trace, SpanHeir)

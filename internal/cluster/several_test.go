@@ -89,7 +89,7 @@ func TestCancelsTakeBackEveryLimit(t *testing.T) {
 		t.Errorf("of who charged nothing is taken back %+v", q)
 	}
 	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: id, Status: peer.Done}}})
-	if told != 1 || answer.Allowed || answer.Receipt.Charged != 0 {
+	if told != 1 || answer.Allowed || arith.Fields(&answer.Receipt).Charged != 0 {
 		t.Errorf("told %d times: %+v", told, answer)
 	}
 }

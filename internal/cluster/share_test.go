@@ -61,7 +61,8 @@ func TestACostAboveTheShareIsNotDeniedForEver(t *testing.T) {
 			})
 		}
 		for _, d := range answers {
-			if d.Allowed || d.Never != one.never || (d.RetryAfter == time.Second) == one.never || d.Receipt.Charged != 0 ||
+			if d.Allowed || d.Never != one.never || (d.RetryAfter == time.Second) == one.never ||
+				arith.Fields(&d.Receipt).Charged != 0 ||
 				d.BlockedBy().Never != one.never || d.Limit(0).InForce != 20 {
 				t.Errorf("%s: %+v", name, d)
 			}

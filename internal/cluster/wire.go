@@ -297,10 +297,11 @@ func (in *intake) refund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key
 		return
 	}
 	wait := replica.Wait{Charge: &t.charge, Sent: q.Sent, Until: t.Now + in.deadline}
-	ask := route.Request{Wait: wait, Kind: route.KindRefund, Heir: q.Heir, Reply: reply, Receipt: limiter.Receipt{
+	receipt := arith.NewReceipt(arith.ReceiptFields{
 		Epoch: q.Receipt.Epoch.Counter, Time: limiter.Tick(q.Receipt.Time), Charged: q.Receipt.Charged, Set: q.Receipt.Set,
 		Once: q.Once,
-	}}
+	})
+	ask := route.Request{Wait: wait, Kind: route.KindRefund, Heir: q.Heir, Reply: reply, Receipt: receipt}
 	switch q.Kind {
 	case peer.RefundLeased:
 		in.calls.Leases.Refunded(&t.Turn, t.charge.Clone(), ask.Receipt, func(route.Outcome) {})

@@ -39,7 +39,7 @@ type Explainer interface {
 
 // Refunder gives receipts to clients, and takes charges back.
 type Refunder interface {
-	// SealReceipt returns the receipt of a decision with Sealed set, empty if there is none.
+	// SealReceipt returns the receipt of a decision as a text, see Sealed, empty if there is none.
 	SealReceipt(r *limiter.Request, d *limiter.Decision) limiter.Receipt
 	// Refund takes back the charge that a receipt names.
 	Refund(ctx context.Context, r limiter.Request, rc limiter.Receipt) error

@@ -66,7 +66,7 @@ func (f *Frontend) Receipt(r *limiter.Request, d *limiter.Decision) string {
 	if f.Allows(ActionRefund) != nil {
 		return ""
 	}
-	return f.refunder.SealReceipt(r, d).Sealed
+	return f.refunder.SealReceipt(r, d).Sealed()
 }
 
 // Trace begins the span of a request, see [Tracer]. If the request is not traced, end is nil and the context is ctx.

@@ -177,7 +177,7 @@ func (l *Lease) fill(t Instant, k *arith.Key, d *limiter.Decision) {
 	}
 	arith.Combine(d, false)
 	d.Source = limiter.SourceLeased
-	d.Receipt = limiter.Receipt{Epoch: l.ID, Time: t.At, Charged: 1<<len(k.Rule.Limits) - 1}
+	d.Receipt = arith.NewReceipt(arith.ReceiptFields{Epoch: l.ID, Time: t.At, Charged: 1<<len(k.Rule.Limits) - 1})
 	arith.Conclude(d)
 }
 

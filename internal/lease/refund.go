@@ -33,7 +33,7 @@ type Late struct {
 // add remembers a lease of which an owner has charged what was used, and returns the refunds that waited for that.
 func (p *past) add(l *Lease, settled limiter.Receipt) (late []Late) {
 	late, l.late = l.late, nil
-	if l.settled = settled; settled.Time == 0 || l.used == 0 {
+	if l.settled = settled; arith.Fields(&settled).Time == 0 || l.used == 0 {
 		return nil
 	}
 	for i := range late {
@@ -55,7 +55,8 @@ func (p *past) add(l *Lease, settled limiter.Receipt) (late []Late) {
 
 // charged returns the receipt by which the owner takes back what a receipt of the lease names.
 func (l *Lease) charged(r limiter.Receipt) limiter.Receipt {
-	r.Epoch, r.Time = l.settled.Epoch, l.settled.Time
+	to, from := arith.Fields(&r), arith.Fields(&l.settled)
+	to.Epoch, to.Time = from.Epoch, from.Time
 	return r
 }
 
@@ -63,14 +64,15 @@ func (l *Lease) charged(r limiter.Receipt) limiter.Receipt {
 // that is so; the receipt that it returns, unless its time is 0, is one for the owner of the key. Of a lease that is
 // being given back the refund waits, see [Holder.Returned].
 func (h *Holder) Refund(t Instant, c *arith.Charge, r limiter.Receipt) (owner limiter.Receipt, done bool) {
-	if c.Len() != 1 || r.Epoch == 0 || r.Parts != nil || !c.Fits(r) {
+	f := arith.Fields(&r)
+	if c.Len() != 1 || f.Epoch == 0 || f.Parts != nil || !c.Fits(r) {
 		return limiter.Receipt{}, false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l := h.past.of[r.Epoch]
+	l := h.past.of[f.Epoch]
 	if l == nil {
-		at := slices.IndexFunc(h.all, func(l *Lease) bool { return l.ID == r.Epoch && !l.gone })
+		at := slices.IndexFunc(h.all, func(l *Lease) bool { return l.ID == f.Epoch && !l.gone })
 		if at < 0 {
 			return limiter.Receipt{}, false
 		}
@@ -84,7 +86,7 @@ func (h *Holder) Refund(t Instant, c *arith.Charge, r limiter.Receipt) (owner li
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case l.refunded[r.Once] || k.Cost > l.used-l.back:
+	case l.refunded[f.Once] || k.Cost > l.used-l.back:
 		return limiter.Receipt{}, true // it was refunded before
 	case l.gone:
 		owner = l.charged(r)
@@ -98,11 +100,11 @@ func (h *Holder) Refund(t Instant, c *arith.Charge, r limiter.Receipt) (owner li
 	if l.gone || l.over(t) {
 		l.back += k.Cost
 	}
-	if r.Once != 0 {
+	if f.Once != 0 {
 		if l.refunded == nil {
 			l.refunded = make(map[uint64]bool)
 		}
-		l.refunded[r.Once] = true
+		l.refunded[f.Once] = true
 	}
 	return owner, true
 }

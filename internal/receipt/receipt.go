@@ -52,16 +52,17 @@ const (
 
 // Seal returns the receipt of a charge, with a number of its own, as a text.
 func (k *Key) Seal(r limiter.Receipt, c *arith.Charge) string {
+	f := arith.Fields(&r)
 	number := randv2.Uint64()
 	if number == 0 {
 		number = 1
 	}
-	if r.Parts != nil {
+	if f.Parts != nil {
 		return k.sealParts(r, number, c)
 	}
 	b := make([]byte, 0, size)
 	b = append(b, version)
-	for _, v := range [...]uint64{r.Epoch, uint64(r.Time), r.Charged, r.Set, number} {
+	for _, v := range [...]uint64{f.Epoch, uint64(f.Time), f.Charged, f.Set, number} {
 		b = binary.BigEndian.AppendUint64(b, v)
 	}
 	return base64.RawURLEncoding.EncodeToString(k.tag(b, c))
@@ -69,13 +70,14 @@ func (k *Key) Seal(r limiter.Receipt, c *arith.Charge) string {
 
 // sealParts is Seal of a receipt of several owners.
 func (k *Key) sealParts(r limiter.Receipt, number uint64, c *arith.Charge) string {
-	parts := *r.Parts
+	f := arith.Fields(&r)
+	parts := *f.Parts
 	if len(parts) == 0 || len(parts) > limiter.MaxKeys {
 		return ""
 	}
 	b := make([]byte, 0, maxSize)
 	b = append(b, versionParts)
-	for _, v := range [...]uint64{uint64(r.Time), r.Charged, r.Set, number} {
+	for _, v := range [...]uint64{uint64(f.Time), f.Charged, f.Set, number} {
 		b = binary.BigEndian.AppendUint64(b, v)
 	}
 	b = append(b, byte(len(parts)))
@@ -133,16 +135,18 @@ func (k *Key) Open(text string, c *arith.Charge) (limiter.Receipt, error) {
 	}
 	at := func(i int) uint64 { return binary.BigEndian.Uint64(b[1+8*i:]) }
 	if b[0] == version {
-		return limiter.Receipt{Epoch: at(0), Time: limiter.Tick(at(1)), Charged: at(2), Set: at(3), Once: at(4)}, nil
+		return arith.NewReceipt(arith.ReceiptFields{Epoch: at(0), Time: limiter.Tick(at(1)), Charged: at(2), Set: at(3),
+			Once: at(4)}), nil
 	}
-	parts := make(limiter.ReceiptParts, b[headOfParts-1])
+	parts := make(arith.ReceiptParts, b[headOfParts-1])
 	for i := range parts {
 		p := b[headOfParts+i*partSize:]
 		of := func(i int) uint64 { return binary.BigEndian.Uint64(p[2+8*i:]) }
-		parts[i] = limiter.ReceiptPart{Keys: binary.BigEndian.Uint16(p), Epoch: of(0), Time: limiter.Tick(of(1)),
+		parts[i] = arith.ReceiptPart{Keys: binary.BigEndian.Uint16(p), Epoch: of(0), Time: limiter.Tick(of(1)),
 			Charged: of(2), Set: of(3)}
 	}
-	return limiter.Receipt{Time: limiter.Tick(at(0)), Charged: at(1), Set: at(2), Once: at(3), Parts: &parts}, nil
+	return arith.NewReceipt(arith.ReceiptFields{Time: limiter.Tick(at(0)), Charged: at(1), Set: at(2), Once: at(3),
+		Parts: &parts}), nil
 }
 
 // decode returns the bytes of a text, if they have the form of a receipt.

@@ -27,7 +27,7 @@ func costing(cost uint64, r *limiter.Rule, hashes ...uint64) *arith.Charge {
 // A receipt comes back as it was sealed, with a number of its own.
 func TestSealed(t *testing.T) {
 	k := receipt.NewKey([]byte("secret"), "k", "a")
-	r := limiter.Receipt{Epoch: 1 << 63, Time: 1_767_355_200_000_001, Charged: 5, Set: 1<<64 - 1}
+	r := arith.NewReceipt(arith.ReceiptFields{Epoch: 1 << 63, Time: 1_767_355_200_000_001, Charged: 5, Set: 1<<64 - 1})
 	seen := map[uint64]bool{}
 	for range 100 {
 		text := k.Seal(r, charge(1, 2))
@@ -35,11 +35,11 @@ func TestSealed(t *testing.T) {
 			t.Fatal(text)
 		}
 		got, err := k.Open(text, charge(1, 2))
-		if err != nil || got.Once == 0 || seen[got.Once] {
+		if err != nil || arith.Fields(&got).Once == 0 || seen[arith.Fields(&got).Once] {
 			t.Fatalf("%+v, %v", got, err)
 		}
-		seen[got.Once] = true
-		if got.Once = 0; got != r {
+		seen[arith.Fields(&got).Once] = true
+		if arith.Fields(&got).Once = 0; got != r {
 			t.Fatalf("%+v", got)
 		}
 	}
@@ -49,7 +49,7 @@ func TestSealed(t *testing.T) {
 // of nothing.
 func TestForged(t *testing.T) {
 	k := receipt.NewKey([]byte("secret"), "k", "a")
-	text := k.Seal(limiter.Receipt{Time: 1, Charged: 1, Set: 1}, charge(1, 2))
+	text := k.Seal(arith.NewReceipt(arith.ReceiptFields{Time: 1, Charged: 1, Set: 1}), charge(1, 2))
 	refused := func(what string, k receipt.Key, text string, c *arith.Charge) {
 		t.Helper()
 		if got, err := k.Open(text, c); !errors.Is(err, limiter.ErrInvalid) || got != (limiter.Receipt{}) {
@@ -95,11 +95,11 @@ func TestLimitsOfReceipts(t *testing.T) {
 	}
 	minute := limiter.Spec{Name: "a", Limit: 10, Window: time.Minute}
 	day := limiter.Spec{Name: "b", Limit: 10, Calendar: limiter.CalendarDay, Zone: "Asia/Tokyo"}
-	text := k.Seal(limiter.Receipt{Time: 1, Charged: 1, Set: 1}, costing(2, rule(minute, day), 1))
+	text := k.Seal(arith.NewReceipt(arith.ReceiptFields{Time: 1, Charged: 1, Set: 1}), costing(2, rule(minute, day), 1))
 	if _, err := k.Open(text, costing(2, rule(minute, day), 1)); err != nil { // rules read anew
 		t.Error(err)
 	}
-	wide := k.Seal(limiter.Receipt{Time: 1, Charged: 1, Set: 1}, costing(1<<40+2, rule(minute), 1))
+	wide := k.Seal(arith.NewReceipt(arith.ReceiptFields{Time: 1, Charged: 1, Set: 1}), costing(1<<40+2, rule(minute), 1))
 	for _, cost := range []uint64{1<<40 + 2, 2, 1<<41 + 2, 1<<40 + 3} {
 		if _, err := k.Open(wide, costing(cost, rule(minute), 1)); (err == nil) != (cost == 1<<40+2) {
 			t.Errorf("a receipt for %d opens for %d: %v", uint64(1<<40+2), cost, err)
@@ -127,23 +127,25 @@ func TestLimitsOfReceipts(t *testing.T) {
 func TestSealedParts(t *testing.T) {
 	k := receipt.NewKey([]byte("secret"), "k", "a")
 	c := new(arith.Charge)
-	var parts limiter.ReceiptParts
+	var parts arith.ReceiptParts
 	for i := range limiter.MaxKeys {
 		c.Add(arith.Key{Hash: arith.Hash{Hi: uint64(i), Lo: 1}, Cost: 1, Rule: new(limiter.Rule)})
-		parts = append(parts, limiter.ReceiptPart{Keys: 1 << i, Epoch: 1<<63 + uint64(i), Time: limiter.Tick(i), Charged: 1,
+		parts = append(parts, arith.ReceiptPart{Keys: 1 << i, Epoch: 1<<63 + uint64(i), Time: limiter.Tick(i), Charged: 1,
 			Set: ^uint64(i)})
-		r := limiter.Receipt{Time: 7, Charged: 3, Set: 9, Parts: &parts}
+		r := arith.NewReceipt(arith.ReceiptFields{Time: 7, Charged: 3, Set: 9, Parts: &parts})
 		text := k.Seal(r, c)
 		if len(text) > 800 {
 			t.Fatalf("%d parts: %d characters", len(parts), len(text))
 		}
 		got, err := k.Open(text, c)
-		if err != nil || got.Once == 0 || got.Parts == nil || !slices.Equal(*got.Parts, parts) || got.Time != 7 ||
-			got.Charged != 3 || got.Set != 9 || got.Epoch != 0 {
+		f := arith.Fields(&got)
+		if err != nil || f.Once == 0 || f.Parts == nil || !slices.Equal(*f.Parts, parts) || f.Time != 7 ||
+			arith.Fields(&got).Charged != 3 || arith.Fields(&got).Set != 9 || arith.Fields(&got).Epoch != 0 {
 			t.Fatalf("%+v, %v", got, err)
 		}
 	}
-	raw, err := base64.RawURLEncoding.DecodeString(k.Seal(limiter.Receipt{Charged: 1, Parts: &parts}, c))
+	text := k.Seal(arith.NewReceipt(arith.ReceiptFields{Charged: 1, Parts: &parts}), c)
+	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +162,7 @@ func TestSealedParts(t *testing.T) {
 			t.Errorf("%d bytes of it: %v", n, err)
 		}
 	}
-	if text := k.Seal(limiter.Receipt{Charged: 1, Parts: &limiter.ReceiptParts{}}, c); text != "" {
+	if text := k.Seal(arith.NewReceipt(arith.ReceiptFields{Charged: 1, Parts: &arith.ReceiptParts{}}), c); text != "" {
 		t.Errorf("without parts: %s", text)
 	}
 }

@@ -72,23 +72,24 @@ func (c *Counter) Peek(now limiter.Tick, cost uint64, d *limiter.Decision) {
 // is void. So is one under a limit that was replaced by one that counts otherwise, and is
 // back.
 func (c *Counter) Refund(now limiter.Tick, r limiter.Receipt, cost uint64) {
+	f := Fields(&r)
 	c.latest = max(c.latest, now)
 	var set uint64
 	for _, l := range c.limits {
 		set = setHash(set, of(l), cost)
 	}
-	if cost == 0 || r.Set != set || r.Time < c.reset {
+	if cost == 0 || f.Set != set || f.Time < c.reset {
 		return
 	}
 	for i, l := range c.limits {
-		if !r.Has(i) || r.Time < c.left[CountsID(l)] {
+		if !f.Has(i) || f.Time < c.left[CountsID(l)] {
 			continue
 		}
 		c.adopt(&c.cells[i], l, now)
 		if k := &c.cells[i]; CountsID(k.limit) != CountsID(l) {
 			continue // it counts by another limit since
 		}
-		c.cells[i].state.Refund(l, c.cells[i].words, now, c.latest, r.Time, cost)
+		c.cells[i].state.Refund(l, c.cells[i].words, now, c.latest, f.Time, cost)
 	}
 }
 

@@ -147,13 +147,13 @@ func (s *Counts) report(l *rate, words []uint64, now limiter.Tick, used, charged
 func Conclude(d *limiter.Decision) {
 	d.RetryAfter, d.Steps().Blocked = 0, 0
 	limits := d.Limits()
-	if d.Receipt.Charged != 0 {
+	if Fields(&d.Receipt).Charged != 0 {
 		set := uint64(0)
 		for i := range limits {
 			l := &limits[i]
 			set = setHash(set, of(l.Limit), l.Cost)
 		}
-		d.Receipt.Set = set
+		Fields(&d.Receipt).Set = set
 	}
 	if d.Allowed {
 		return

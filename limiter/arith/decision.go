@@ -11,6 +11,7 @@ func setHash(h uint64, l *rate, cost uint64) uint64 {
 // Fits reports whether the receipt was issued for a charge with these keys, costs and
 // limits.
 func (c *Charge) Fits(r limiter.Receipt) bool {
+	f := Fields(&r)
 	var h uint64
 	for i := range c.Len() {
 		k := c.Key(i)
@@ -18,17 +19,18 @@ func (c *Charge) Fits(r limiter.Receipt) bool {
 			h = setHash(h, of(l), k.Cost)
 		}
 	}
-	return r.Charged != 0 && h == r.Set
+	return f.Charged != 0 && h == f.Set
 }
 
 // Credit returns [limiter.Credit] in the form in which it fits the charge. It is for deciders.
 func (c *Charge) Credit() limiter.Receipt {
 	r, n := limiter.Credit(), 0
+	f := Fields(&r)
 	for i := range c.Len() {
 		k := c.Key(i)
 		for _, l := range k.Rule.Limits {
-			r.Set = setHash(r.Set, of(l), k.Cost)
-			r.Charged |= 1 << n
+			f.Set = setHash(f.Set, of(l), k.Cost)
+			f.Charged |= 1 << n
 			n++
 		}
 	}
@@ -37,16 +39,16 @@ func (c *Charge) Credit() limiter.Receipt {
 
 // NoteCharged records in the receipt that limit i was charged at now. It is for deciders.
 func NoteCharged(d *limiter.Decision, i int, now limiter.Tick) {
-	d.Receipt.Time = now
+	Fields(&d.Receipt).Time = now
 	if i < 64 {
-		d.Receipt.Charged |= 1 << i
+		Fields(&d.Receipt).Charged |= 1 << i
 	}
 }
 
 // NoteAllCharged is NoteCharged for all limits.
 func NoteAllCharged(d *limiter.Decision, now limiter.Tick) {
-	d.Receipt.Time = now
-	d.Receipt.Charged |= 1<<d.Len() - 1 // all bits from 64 limits on
+	Fields(&d.Receipt).Time = now
+	Fields(&d.Receipt).Charged |= 1<<d.Len() - 1 // all bits from 64 limits on
 }
 
 // DenyByRule overwrites d with the denial by a rule that denies each request. It is for deciders.

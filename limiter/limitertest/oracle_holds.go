@@ -211,7 +211,7 @@ func (o *holdOracle) refund(now, at Tick, c *arith.Charge, r limiter.Receipt) {
 	for i := range c.Len() {
 		k := o.key(c.Key(i))
 		given := map[*oracleLimit]bool{} // by entries of the hold
-		has := r.IsCredit() || r.Has(first)
+		has := arith.Fields(&r).IsCredit() || arith.Fields(&r).Has(first)
 		if first += len(k.limits); !has {
 			continue // the id was known for this key, so the check charged others
 		}

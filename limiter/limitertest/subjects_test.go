@@ -164,7 +164,7 @@ func (s *oracleSubject) Reset(_ context.Context, r limiter.Request) error {
 func (s *oracleSubject) Refund(_ context.Context, r limiter.Request, rc limiter.Receipt) error {
 	ts, _, _, err := s.turns(&r)
 	for _, t := range ts {
-		t.limit.refund(s.now, rc.Time, t.cost)
+		t.limit.refund(s.now, arith.Fields(&rc).Time, t.cost)
 	}
 	return err
 }
@@ -244,7 +244,7 @@ func (s *judged) Refund(ctx context.Context, r limiter.Request, rc limiter.Recei
 		return err
 	}
 	err := s.tableSubject.Refund(ctx, r, rc)
-	s.holds.refund(s.now, rc.Time, &s.charge, rc)
+	s.holds.refund(s.now, arith.Fields(&rc).Time, &s.charge, rc)
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Choices is the source of choices for a random trace: a generator with a seed, or the
@@ -157,7 +158,8 @@ func NewTrace(start Tick, specs ...limiter.Spec) *Trace {
 // Next generates a step and the oracle's answer. All are before the time of [limiter.Credit],
 // which no clock reaches.
 func (t *Trace) Next(c Choices) (Step, OracleDecision) {
-	t.now = min(t.now+max(0, t.wait(c)), limiter.Credit().Time-1)
+	never := limiter.Credit()
+	t.now = min(t.now+max(0, t.wait(c)), arith.Fields(&never).Time-1)
 	s := Step{Now: t.now, Cost: t.cost(c), Refund: -1}
 	s.Peek = t.Peeks && c.Pick(12) == 0
 	if t.Refunds && c.Pick(5) == 0 {

@@ -221,26 +221,27 @@ func rememberedUntil(now limiter.Tick, id *arith.Idempotency) limiter.Tick {
 // chargedOf returns which limits of a key a receipt names, as bits. n is the index of the
 // first of them in the decision.
 func chargedOf(r *limiter.Receipt, n int, k *arith.Key) uint64 {
-	return r.Charged >> n & (1<<len(k.Rule.Limits) - 1)
+	return arith.Fields(r).Charged >> n & (1<<len(k.Rule.Limits) - 1)
 }
 
 // repeat answers a charge whose id is remembered, and changes nothing. The receipt is that of
 // the charge that was made, if it had the same costs and was one charge.
 func (t *Table) repeat(now limiter.Tick, c *arith.Charge, d *limiter.Decision) {
 	t.look(now, c, d)
+	made := arith.Fields(&d.Receipt)
 	n, same := 0, true
 	for i := range c.Len() {
 		k := c.Key(i)
 		if k.Cost > 0 {
 			p, pos, _ := t.findID(now, c, k)
 			s := t.ring(p).at(pos)
-			same = same && arith.IDCost(s) == k.Cost && (d.Receipt.Time == 0 || d.Receipt.Time == arith.IDCharged(s))
-			d.Receipt.Time = arith.IDCharged(s)
-			d.Receipt.Charged |= uint64(arith.IDParts(s)&^arith.SettledID) << n
+			same = same && arith.IDCost(s) == k.Cost && (made.Time == 0 || made.Time == arith.IDCharged(s))
+			made.Time = arith.IDCharged(s)
+			made.Charged |= uint64(arith.IDParts(s)&^arith.SettledID) << n
 		}
 		n += len(k.Rule.Limits)
 	}
-	if !same || d.Receipt.Charged == 0 {
+	if !same || made.Charged == 0 {
 		d.Receipt = limiter.Receipt{}
 	}
 	arith.Conclude(d)
@@ -313,9 +314,9 @@ func (t *Table) decideRest(now limiter.Tick, c *arith.Charge, d *limiter.Decisio
 	made, shadow, n := d.Receipt, d.ShadowDenied, 0
 	t.look(now, c, d)
 	d.Repeated, d.ShadowDenied = false, shadow
-	d.Receipt = limiter.Receipt{Time: made.Time}
+	d.Receipt = arith.NewReceipt(arith.ReceiptFields{Time: arith.Fields(&made).Time})
 	for i := range rest.Len() {
-		d.Receipt.Charged |= chargedOf(&made, n, rest.Key(i)) << first[i]
+		arith.Fields(&d.Receipt).Charged |= chargedOf(&made, n, rest.Key(i)) << first[i]
 		n += len(rest.Key(i).Rule.Limits)
 	}
 	arith.Conclude(d)
@@ -327,11 +328,12 @@ func (t *Table) decideRest(now limiter.Tick, c *arith.Charge, d *limiter.Decisio
 // it is of another one: that charge is not made any more, or was made by a later check. Those that a hold gave
 // back are left out, too. Keys of other partitions than the given one are left alone.
 func (t *Table) forgetIDs(now limiter.Tick, c *arith.Charge, r limiter.Receipt, only int) limiter.Receipt {
+	f := arith.Fields(&r)
 	n := 0
 	for i := range c.Len() {
 		k := c.Key(i)
 		if charged := chargedOf(&r, n, k); k.Cost > 0 && isIn(k, only) {
-			r.Charged &^= (charged &^ t.forgetID(now, c, k, r.Time, charged)) << n
+			f.Charged &^= (charged &^ t.forgetID(now, c, k, f.Time, charged)) << n
 		}
 		n += len(k.Rule.Limits)
 	}

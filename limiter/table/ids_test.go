@@ -106,10 +106,10 @@ func (m *idModel) refund(now limiter.Tick, c *arith.Charge, r limiter.Receipt) {
 		bits := chargedOf(&r, n, k)
 		if c.ID != nil && k.Cost > 0 && m.has(now, k, c.ID.ID) {
 			at := idKey{k.Hash, c.ID.ID}
-			if have := m.known[at]; have.at == r.Time && have.cost == k.Cost && have.charged == bits {
+			if have := m.known[at]; have.at == arith.Fields(&r).Time && have.cost == k.Cost && have.charged == bits {
 				delete(m.known, at)
 			} else {
-				r.Charged &^= (1<<len(k.Rule.Limits) - 1) << n
+				arith.Fields(&r).Charged &^= (1<<len(k.Rule.Limits) - 1) << n
 			}
 		}
 		n += len(k.Rule.Limits)
@@ -192,7 +192,7 @@ func TestIDsAreAModel(t *testing.T) {
 				if got.Repeated != repeated || repeated && !got.Allowed || !repeated && got.Allowed != want.Allowed {
 					t.Fatalf("%s: repeated %t, allowed %t; want %t, %t", where, got.Repeated, got.Allowed, repeated, want.Allowed)
 				}
-				if !repeated && got.Receipt.Charged != 0 && c.Fits(got.Receipt) {
+				if !repeated && arith.Fields(&got.Receipt).Charged != 0 && c.Fits(got.Receipt) {
 					receipts = append(receipts, made{c, got.Receipt})
 				}
 			}

@@ -104,31 +104,32 @@ const everyPartition = -1
 
 // takeBack takes back the charges of the keys in one partition, or in every.
 func (t *Table) takeBack(now limiter.Tick, c *arith.Charge, r limiter.Receipt, own bool, only int) int {
+	f := arith.Fields(&r)
 	if own {
-		r.Epoch = 0
+		f.Epoch = 0
 	}
-	if r.Parts != nil || !c.Fits(r) || !t.ids.once.take(r, now) { // with parts it is not of this table alone
+	if f.Parts != nil || !c.Fits(r) || !t.ids.once.take(r, now) { // with parts it is not of this table alone
 		return 0
 	}
-	if c.ID != nil && !r.IsCredit() {
+	if c.ID != nil && !f.IsCredit() {
 		r = t.forgetIDs(now, c, r, only)
 	}
 	return t.each(now, c, func(p *partition, n int, k *arith.Key, l *limiter.Limit, s *slot) bool {
 		void := func() bool {
-			return p.void.has(s.place, r.Time, r.Epoch) || !own && t.registry.left.has(l, k.Rule, s.place, p.number, r.Time)
+			return p.void.has(s.place, f.Time, f.Epoch) || !own && t.registry.left.has(l, k.Rule, s.place, p.number, f.Time)
 		}
 		if !own && t.registry.stays(s.limit, l, &s.state, chosen(k.Rule), now) {
 			return true // it was charged under another number since, so what the receipt names is void
 		}
-		if k.Cost > 0 && r.Has(n) && isIn(k, only) {
+		if k.Cost > 0 && f.Has(n) && isIn(k, only) {
 			of := p.become(s, l, k, now)
 			if void() || of != l && !(own && arith.Accrues(l)) {
 				return true
 			}
 			if own {
-				arith.Undo(of, &s.state, t.words(s), now, p.clock, r.Time, k.Cost)
+				arith.Undo(of, &s.state, t.words(s), now, p.clock, f.Time, k.Cost)
 			} else {
-				s.state.Refund(l, t.words(s), now, p.clock, r.Time, k.Cost)
+				s.state.Refund(l, t.words(s), now, p.clock, f.Time, k.Cost)
 			}
 			p.expiresAt(0)
 		}

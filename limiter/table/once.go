@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // maxOnce bounds the numbers of receipts in each of the two sets that a table remembers.
@@ -25,13 +26,14 @@ type once struct {
 // take reports whether a receipt may be used at now, and remembers its number. One
 // without a number may always.
 func (o *once) take(r limiter.Receipt, now limiter.Tick) bool {
-	if r.Once == 0 {
+	f := arith.Fields(&r)
+	if f.Once == 0 {
 		return true
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.clock = max(o.clock, now)
-	if now = o.clock; now-r.Time >= limiter.ReceiptLife {
+	if now = o.clock; now-f.Time >= limiter.ReceiptLife {
 		return false
 	}
 	if now-o.since >= limiter.ReceiptLife || o.latest == nil {
@@ -41,11 +43,11 @@ func (o *once) take(r limiter.Receipt, now limiter.Tick) bool {
 		}
 		o.since, o.latest = now, make(map[uint64]struct{})
 	}
-	_, used := o.latest[r.Once]
-	_, usedBefore := o.before[r.Once]
+	_, used := o.latest[f.Once]
+	_, usedBefore := o.before[f.Once]
 	if used || usedBefore || len(o.latest) >= maxOnce {
 		return false
 	}
-	o.latest[r.Once] = struct{}{}
+	o.latest[f.Once] = struct{}{}
 	return true
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // A receipt with a number is good once, whoever comes first, and only for its life. The
@@ -14,7 +15,7 @@ func TestReceiptsOnce(t *testing.T) {
 	const start = limiter.Tick(1_767_355_200_000_000)
 	var o once
 	good := func(now limiter.Tick, number uint64, at limiter.Tick) bool {
-		return o.take(limiter.Receipt{Once: number, Time: at}, now)
+		return o.take(arith.NewReceipt(arith.ReceiptFields{Once: number, Time: at}), now)
 	}
 	for i, c := range []struct {
 		now, at limiter.Tick
@@ -65,7 +66,8 @@ func TestReceiptsOnceThoughTheClockGoesBack(t *testing.T) {
 		{limiter.Minute, 25 * limiter.Minute, 2, false},
 		{limiter.Minute, 25 * limiter.Minute, 4, true},
 	} {
-		if got := o.take(limiter.Receipt{Once: c.number, Time: start + c.at}, start+c.now); got != c.want {
+		r := arith.NewReceipt(arith.ReceiptFields{Once: c.number, Time: start + c.at})
+		if got := o.take(r, start+c.now); got != c.want {
 			t.Errorf("step %d: receipt %d is good: %v", i, c.number, got)
 		}
 	}
@@ -76,16 +78,17 @@ func TestReceiptsAreBounded(t *testing.T) {
 	const start = limiter.Tick(1_767_355_200_000_000)
 	var o once
 	for i := range uint64(maxOnce) {
-		if !o.take(limiter.Receipt{Once: i + 1, Time: start}, start) {
+		if !o.take(arith.NewReceipt(arith.ReceiptFields{Once: i + 1, Time: start}), start) {
 			t.Fatal(i)
 		}
 	}
-	if o.take(limiter.Receipt{Once: maxOnce + 1, Time: start}, start) ||
-		o.take(limiter.Receipt{Once: 1, Time: start}, start) {
+	if o.take(arith.NewReceipt(arith.ReceiptFields{Once: maxOnce + 1, Time: start}), start) ||
+		o.take(arith.NewReceipt(arith.ReceiptFields{Once: 1, Time: start}), start) {
 		t.Error("a receipt is good beyond the bound")
 	}
 	later := start + limiter.ReceiptLife
-	if !o.take(limiter.Receipt{Once: maxOnce + 2, Time: later}, later) || len(o.latest) != 1 || len(o.before) != maxOnce {
+	if !o.take(arith.NewReceipt(arith.ReceiptFields{Once: maxOnce + 2, Time: later}), later) || len(o.latest) != 1 ||
+		len(o.before) != maxOnce {
 		t.Errorf("%d and %d numbers", len(o.latest), len(o.before))
 	}
 }

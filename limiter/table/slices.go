@@ -30,7 +30,7 @@ func (b loans) decide(now limiter.Tick, c *arith.Charge, d *limiter.Decision, fi
 			arith.Deny(d, limiter.Second)
 			return decided
 		}
-		d.Receipt = limiter.Receipt{Time: now, Charged: 1<<len(k.Rule.Limits) - 1}
+		d.Receipt = arith.NewReceipt(arith.ReceiptFields{Time: now, Charged: 1<<len(k.Rule.Limits) - 1})
 	} else if result := t.decideOnce(now, c, d, final); result != decided || !d.Allowed {
 		return result
 	}

@@ -92,7 +92,7 @@ func (w *slicing) step() {
 	switch n := w.r.IntN(100); {
 	case n < 25:
 		if c := 1 + w.r.Uint64N(3); w.ask(c) {
-			w.told = append(w.told, limiter.Receipt{Time: w.now, Charged: c})
+			w.told = append(w.told, arith.NewReceipt(arith.ReceiptFields{Time: w.now, Charged: c}))
 		}
 	case n < 33:
 		w.ids++
@@ -108,7 +108,7 @@ func (w *slicing) step() {
 		h := w.holders[w.r.IntN(len(w.holders))]
 		if c := 1 + w.r.Uint64N(max(1, h.level/1e6)); c*1e6 <= h.level && len(h.assigned) > 0 {
 			h.level -= c * 1e6
-			w.told = append(w.told, limiter.Receipt{Time: w.now, Charged: c})
+			w.told = append(w.told, arith.NewReceipt(arith.ReceiptFields{Time: w.now, Charged: c}))
 		}
 	case n < 82:
 		w.move()
@@ -135,9 +135,10 @@ func TestSlicesAdmitNothingTwice(t *testing.T) {
 			granted += w.granted
 			for i, told := range w.told {
 				var d limiter.Decision
-				if err := alone.Decide(told.Time, w.charge(told.Charged), &d); err != nil || !d.Allowed {
+				of := arith.Fields(&told)
+				if err := alone.Decide(of.Time, w.charge(of.Charged), &d); err != nil || !d.Allowed {
 					t.Fatalf("%s, seed %d: admission %d of %d units at %d is one that the limits deny: %v", rule.Name, seed, i,
-						told.Charged, told.Time-1e15, err)
+						arith.Fields(&told).Charged, arith.Fields(&told).Time-1e15, err)
 				}
 			}
 		}

@@ -176,9 +176,9 @@ func compareWithCounters(t *testing.T, seed uint64) {
 			// also by other keys, of which the counter knows nothing
 			left := slices.ContainsFunc(rule.Limits, func(l *limiter.Limit) bool {
 				return table.registry.left.has(l, rule, table.order.of(keys[of].Hash.Hi), uint16(PartitionOf(&keys[of])),
-					issued.Time)
+					arith.Fields(&issued).Time)
 			})
-			if issued.Charged != 0 && len(since) < maxResets && !left {
+			if arith.Fields(&issued).Charged != 0 && len(since) < maxResets && !left {
 				table.Refund(now, charge(paid, keys[of]), issued)
 				counters[of].Refund(now, issued, paid)
 				refunds++
@@ -197,7 +197,7 @@ func compareWithCounters(t *testing.T, seed uint64) {
 		if !got.Allowed {
 			denied++
 		}
-		if got.Receipt.Charged != 0 && now > resets[i] { // in the tick of a reset they are void too
+		if arith.Fields(&got.Receipt).Charged != 0 && now > resets[i] { // in the tick of a reset they are void too
 			issued, of, paid = got.Receipt, i, cost
 			clear(since)
 		}

@@ -55,11 +55,11 @@ func (v *void) has(place uint64, of limiter.Tick, epoch uint64) bool {
 // latest reset. That of a repetition is of an earlier charge. The partitions are locked.
 func (t *Table) epoch(now limiter.Tick, c *arith.Charge, d *limiter.Decision) {
 	for i := range c.Len() {
-		if d.Receipt.Charged == 0 || d.Repeated {
+		if arith.Fields(&d.Receipt).Charged == 0 || d.Repeated {
 			return
 		}
 		if k := c.Key(i); t.parts[PartitionOf(k)].void.has(t.order.of(k.Hash.Hi), now, 0) {
-			d.Receipt.Epoch = t.registry.left.resets.Load()
+			arith.Fields(&d.Receipt).Epoch = t.registry.left.resets.Load()
 			return
 		}
 	}

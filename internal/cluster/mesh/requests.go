@@ -198,6 +198,7 @@ func appendResults(out []peer.Result, d *limiter.Decision) []peer.Result {
 // Receipt returns a receipt as frames carry it. In a reply, issuer is the member that
 // gives the receipt: its instance is left out, since the receiver knows it.
 func Receipt(r limiter.Receipt, issuer peer.Instance) peer.Receipt {
-	return peer.Receipt{Epoch: peer.Epoch{Counter: r.Epoch - uint64(issuer)}, Time: int64(r.Time), Charged: r.Charged,
-		Set: r.Set}
+	f := arith.Fields(&r)
+	return peer.Receipt{Epoch: peer.Epoch{Counter: f.Epoch - uint64(issuer)}, Time: int64(f.Time), Charged: f.Charged,
+		Set: f.Set}
 }

@@ -362,7 +362,8 @@ func (p *identity) Lineage() uint64 { return uint64(p.node.Self) }
 
 // Issued reports whether a receipt was given by this node under its present ownership.
 func (o *Ownership) Issued(r limiter.Receipt) bool {
-	return r.Epoch == o.Lineage() && r.Time >= o.at
+	f := arith.Fields(&r)
+	return f.Epoch == o.Lineage() && f.Time >= o.at
 }
 
 // TookAfter reports whether this ownership began, or merged what another owner had, after an instant of the

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // A receipt is good at the owner that gave it, for as long as it owns: under each of its
@@ -19,11 +20,11 @@ func TestReceiptsOfAnotherLineage(t *testing.T) {
 		receipt limiter.Receipt
 		want    bool
 	}{
-		"of the first epoch":          {limiter.Receipt{Epoch: p.Lineage(), Time: began}, true},
-		"of the present epoch":        {limiter.Receipt{Epoch: p.Lineage(), Time: tn.At}, true},
-		"from before this node owned": {limiter.Receipt{Epoch: p.Lineage(), Time: began - 1}, false},
-		"of another member":           {limiter.Receipt{Epoch: uint64(other), Time: tn.At}, false},
-		"of no member":                {limiter.Receipt{Time: tn.At}, false},
+		"of the first epoch":          {arith.NewReceipt(arith.ReceiptFields{Epoch: p.Lineage(), Time: began}), true},
+		"of the present epoch":        {arith.NewReceipt(arith.ReceiptFields{Epoch: p.Lineage(), Time: tn.At}), true},
+		"from before this node owned": {arith.NewReceipt(arith.ReceiptFields{Epoch: p.Lineage(), Time: began - 1}), false},
+		"of another member":           {arith.NewReceipt(arith.ReceiptFields{Epoch: uint64(other), Time: tn.At}), false},
+		"of no member":                {arith.NewReceipt(arith.ReceiptFields{Time: tn.At}), false},
 	} {
 		if got := p.own.Issued(one.receipt); got != one.want {
 			t.Errorf("a receipt %s is good: %t, want %t", name, got, one.want)

@@ -171,7 +171,7 @@ func (o *Ownership) undo(t *Step, r Reply) {
 	switch store := o.node.Store; {
 	case w.Reset:
 	case w.Late:
-		store.UndoSettled(int(o.id), t.At, w.Charge, w.Receipt.Time)
+		store.UndoSettled(int(o.id), t.At, w.Charge, arith.Fields(&w.Receipt).Time)
 	case w.Extension != nil:
 		store.TakeBack(t.At, w.Charge, *w.Extension)
 	case w.Amends:
@@ -182,7 +182,7 @@ func (o *Ownership) undo(t *Step, r Reply) {
 	for i := range w.Charge.Len() {
 		if k := w.Charge.Key(i); o.holds(k) {
 			if w.Reset {
-				o.node.Store.ForgetID(t.At, w.Charge, i, w.Receipt.Time)
+				o.node.Store.ForgetID(t.At, w.Charge, i, arith.Fields(&w.Receipt).Time)
 			}
 			o.Charged(t, k, w.Charge.ID, false, 0)
 		}

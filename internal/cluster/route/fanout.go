@@ -211,7 +211,7 @@ func (s *fanOut) conclude(t *Turn) {
 		n[i] = at
 		at += s.limits(i)
 	}
-	var parts limiter.ReceiptParts
+	var parts arith.ReceiptParts
 	charged := uint64(0)
 	refused := false
 	if s.repeated() {
@@ -227,7 +227,7 @@ func (s *fanOut) conclude(t *Turn) {
 		}
 	}
 	if len(parts) > 0 {
-		s.answer.Receipt = limiter.Receipt{Time: parts[0].Time, Charged: charged, Parts: &parts}
+		s.answer.Receipt = arith.NewReceipt(arith.ReceiptFields{Time: parts[0].Time, Charged: charged, Parts: &parts})
 	}
 	if !s.answer.Allowed && !refused {
 		s.unrepeated()
@@ -247,7 +247,7 @@ func (s *fanOut) retreat(t *Turn) {
 	s.done = s.again
 	s.open = 1
 	for _, r := range s.parts {
-		s.settle(t, r, r.answer.Receipt.Charged, true)
+		s.settle(t, r, arith.Fields(&r.answer.Receipt).Charged, true)
 	}
 	if s.closed() {
 		s.done(t)
@@ -317,7 +317,7 @@ func (s *fanOut) cancelled(r *portion, first []int) (undo uint64) {
 		l := r.answer.Limit(k)
 		i := first[r.keys[l.Key]] + at[l.Key]
 		at[l.Key]++
-		if !r.answer.Receipt.Has(k) {
+		if !arith.Fields(&r.answer.Receipt).Has(k) {
 			continue
 		}
 		is := s.answer.Limit(i)
@@ -345,11 +345,11 @@ func (s *fanOut) cancelled(r *portion, first []int) (undo uint64) {
 // deadline, and the message sent again if no member could relay it, for as long as the owner takes it.
 // If it is lost, the charge stays; nothing else goes wrong.
 func (s *fanOut) settle(t *Turn, r *portion, undo uint64, denied bool) {
-	if r.call.result.by == 0 || r.answer.Receipt.Charged == 0 || r.answer.Repeated {
+	if r.call.result.by == 0 || arith.Fields(&r.answer.Receipt).Charged == 0 || r.answer.Repeated {
 		return
 	}
 	receipt := r.answer.Receipt
-	receipt.Charged = undo
+	arith.Fields(&receipt).Charged = undo
 	c := s.c
 	o := &Call{c: c, task: task{kind: KindRefund, ends: true, denied: denied, charge: &r.charge,
 		answer: new(limiter.Decision), receipt: &receipt, until: s.until, exact: s.exact}}

@@ -92,7 +92,8 @@ func (x *Leases) giveBack(t *Turn, l *lease.Lease) {
 			x.c.denials.forget(charge) // there is more room than when its owner denied
 			out := &o.result.outcome
 			known := out.Amended != nil && (out.Amended.State == limiter.AmendDone || out.Amended.State == limiter.AmendRepeated)
-			for _, late := range x.Returned(l, known, limiter.Receipt{Epoch: uint64(o.result.by), Time: out.At}) {
+			settled := arith.NewReceipt(arith.ReceiptFields{Epoch: uint64(o.result.by), Time: out.At})
+			for _, late := range x.Returned(l, known, settled) {
 				x.c.Refund(t, late.Charge, late.Receipt, func(Outcome) {})
 			}
 		}}})
@@ -109,16 +110,17 @@ func (x *Leases) Recall(t *Turn, id uint64) {
 // reports whether it is one. It calls done then. A refund by way of another node, and one that waits for a lease that
 // is being given back, is not waited for: if it is lost, the units stay charged.
 func (x *Leases) Refund(t *Turn, c *arith.Charge, r limiter.Receipt, done func(Outcome)) bool {
+	f := arith.Fields(&r)
 	if x.Refunded(t, c, r, done) {
 		return true
 	}
 	v := x.c.config.View()
-	holder, found := Borrower(v, r.Epoch)
-	if !found || holder == x.c.config.Self || v.Has(peer.Instance(r.Epoch)) || // that is an owner's receipt
-		c.Len() != 1 || r.Parts != nil || !c.Fits(r) {
+	holder, found := Borrower(v, f.Epoch)
+	if !found || holder == x.c.config.Self || v.Has(peer.Instance(f.Epoch)) || // that is an owner's receipt
+		c.Len() != 1 || f.Parts != nil || !c.Fits(r) {
 		return false
 	}
-	t.Out.Refund(holder, c, true, peer.Refund{Kind: peer.RefundLeased, Receipt: mesh.Receipt(r, 0), Once: r.Once}, nil)
+	t.Out.Refund(holder, c, true, peer.Refund{Kind: peer.RefundLeased, Receipt: mesh.Receipt(r, 0), Once: f.Once}, nil)
 	done(Outcome{})
 	return true
 }
@@ -127,7 +129,7 @@ func (x *Leases) Refund(t *Turn, c *arith.Charge, r limiter.Receipt, done func(O
 func (x *Leases) Refunded(t *Turn, c *arith.Charge, r limiter.Receipt, done func(Outcome)) bool {
 	owner, ours := x.Holder.Refund(x.instant(t), c, r)
 	switch {
-	case owner.Time != 0:
+	case arith.Fields(&owner).Time != 0:
 		x.c.Refund(t, c, owner, done)
 	case ours:
 		done(Outcome{})

@@ -28,25 +28,25 @@ type refundPart struct {
 // partsOf returns the parts of a receipt, or of a credit; none if it is not one of this
 // charge.
 func partsOf(charge *arith.Charge, r limiter.Receipt) (out []refundPart) {
-	if r.Parts == nil {
+	f := arith.Fields(&r)
+	if f.Parts == nil {
 		for i := range charge.Len() {
 			c := some(charge, 1<<i)
 			out = append(out, refundPart{keys: 1 << i, charge: c, receipt: c.Credit()})
 		}
 		return out
 	}
-	if len(*r.Parts) > limiter.MaxKeys {
+	if len(*f.Parts) > limiter.MaxKeys {
 		return nil
 	}
 	seen := uint16(0)
-	for i, p := range *r.Parts {
+	for i, p := range *f.Parts {
 		if p.Keys == 0 || p.Keys&seen != 0 || int(p.Keys)>>charge.Len() != 0 {
 			return nil
 		}
 		seen |= p.Keys
-		out = append(out, refundPart{keys: p.Keys, charge: some(charge, p.Keys), receipt: limiter.Receipt{
-			Epoch: p.Epoch, Time: p.Time, Charged: p.Charged, Set: p.Set, Once: onceOf(r.Once, i),
-		}})
+		own := arith.ReceiptFields{Epoch: p.Epoch, Time: p.Time, Charged: p.Charged, Set: p.Set, Once: onceOf(f.Once, i)}
+		out = append(out, refundPart{keys: p.Keys, charge: some(charge, p.Keys), receipt: arith.NewReceipt(own)})
 	}
 	return out
 }
@@ -119,20 +119,21 @@ func spread(bits uint32, keys uint16) (out uint32) {
 // partReceipt adds the receipt of a part that an owner decided, without the charges that
 // undo names. first has the index of each key's first limit in the whole decision, in
 // which charged has one bit for each limit.
-func partReceipt(parts limiter.ReceiptParts, charged uint64, r *portion, undo uint64,
-	first []int) (limiter.ReceiptParts, uint64) {
+func partReceipt(parts arith.ReceiptParts, charged uint64, r *portion, undo uint64,
+	first []int) (arith.ReceiptParts, uint64) {
 	of := r.answer.Receipt
-	if of.Charged &^= undo; r.call.result.by == 0 || of.Charged == 0 {
+	f := arith.Fields(&of)
+	if f.Charged &^= undo; r.call.result.by == 0 || f.Charged == 0 {
 		return parts, charged
 	}
-	p := limiter.ReceiptPart{Epoch: of.Epoch, Time: of.Time, Charged: of.Charged, Set: of.Set}
+	p := arith.ReceiptPart{Epoch: f.Epoch, Time: f.Time, Charged: f.Charged, Set: f.Set}
 	for _, i := range r.keys {
 		p.Keys |= 1 << i
 	}
 	at := make([]int, len(r.keys)) // limits of each key seen so far
 	for k := range r.answer.Len() {
 		l := r.answer.Limit(k)
-		if i := first[r.keys[l.Key]] + at[l.Key]; of.Has(k) && i < 64 {
+		if i := first[r.keys[l.Key]] + at[l.Key]; f.Has(k) && i < 64 {
 			charged |= 1 << i
 		}
 		at[l.Key]++

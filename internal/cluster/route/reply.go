@@ -70,14 +70,14 @@ func (o *Call) filled(t *Turn, f *peer.Frame, from string, r *peer.Reply, result
 	case r.Heir:
 		o.task.answer.Source = limiter.SourceHeir
 	}
-	o.task.answer.Receipt = limiter.Receipt{
+	o.task.answer.Receipt = arith.NewReceipt(arith.ReceiptFields{
 		Epoch: r.Receipt.Epoch.Counter + uint64(f.From), Time: limiter.Tick(r.Receipt.Time), Charged: r.Receipt.Charged,
 		Set: r.Receipt.Set,
+	})
+	if arith.Fields(&o.task.answer.Receipt).Charged != 0 && !r.Repeated {
+		o.c.clocks.compare(f.From, arith.Fields(&o.task.answer.Receipt).Time, o.task.begunAt, t.At)
 	}
-	if o.task.answer.Receipt.Charged != 0 && !r.Repeated {
-		o.c.clocks.compare(f.From, o.task.answer.Receipt.Time, o.task.begunAt, t.At)
-	}
-	if o.task.answer.Receipt.Charged != 0 {
+	if arith.Fields(&o.task.answer.Receipt).Charged != 0 {
 		o.c.denials.forget(o.task.charge) // a charge lengthens the waits of cached denials
 	} else if o.task.remember && !r.Provisional {
 		o.c.denials.add(t.At, o.task.begunAt, o.task.charge.Key(0), o.task.answer)

@@ -278,7 +278,7 @@ func (c *Router) start(t *Turn, o *Call) {
 // certainly not executed the refund: executed twice, it would admit too much. A receipt of
 // several owners is taken back part by part, a credit key by key.
 func (c *Router) Refund(t *Turn, charge *arith.Charge, r limiter.Receipt, done func(Outcome)) {
-	if r.Parts != nil || r.IsCredit() && charge.Len() > 1 {
+	if arith.Fields(&r).Parts != nil || arith.Fields(&r).IsCredit() && charge.Len() > 1 {
 		c.refundParts(t, charge, r, done)
 		return
 	}

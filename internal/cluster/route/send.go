@@ -4,6 +4,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // attempt is how a call is sent to a member. id is its number with the number of
@@ -51,7 +52,7 @@ func (o *Call) write(t *Turn, to peer.Instance, r attempt) {
 	}
 	t.Out.Refund(to, o.task.charge, r.define, peer.Refund{
 		ID: r.id, ChargeID: id, Kind: kind, Denied: o.task.denied && id != 0, Heir: r.heir, Sent: r.sent,
-		Receipt: mesh.Receipt(receipt, 0), Once: receipt.Once,
+		Receipt: mesh.Receipt(receipt, 0), Once: arith.Fields(&receipt).Once,
 	}, hold)
 }
 
