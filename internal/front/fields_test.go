@@ -114,6 +114,32 @@ func TestFields(t *testing.T) {
 	}
 }
 
+// The fields of many limits with long names leave room in 4 KiB for the rest of a header, which is what proxies read.
+func TestManyLimitsAreShort(t *testing.T) {
+	for n := 1; n <= 32; n++ {
+		var list []said
+		for i := range n {
+			list = append(list, said{rule: strings.Repeat("\u00fc", 31) + fmt.Sprint(i), limit: "hour", remaining: uint64(99 - i)})
+		}
+		h := map[string][]string{}
+		AddLists(h, Limits(nil, decision(t, list...)), nil)
+		state, policy := h[fieldState][0], h[fieldPolicy][0]
+		if size := len(state) + len(policy); size > 3<<10 {
+			t.Fatalf("%d limits have %d bytes", n, size)
+		}
+		want := n
+		if n > 7 { // the last one has the least left
+			want = 1
+		}
+		states, err := readList(state)
+		policies, bad := readList(policy)
+		if err != nil || bad != nil || len(states) != want || len(policies) != want ||
+			states[want-1].parameters["r"] != int64(100-n) || states[want-1].name != policies[want-1].name {
+			t.Errorf("%d limits are told as %s and %s: %v, %v", n, policy, state, err, bad)
+		}
+	}
+}
+
 func TestNearest(t *testing.T) {
 	if Nearest(nil) != nil {
 		t.Error("there is none")

@@ -12,13 +12,28 @@ const (
 	fieldState  = "Ratelimit"
 )
 
-// AddLists adds both fields of the draft to the header of a response. They are lists, so the
+// maxLists bounds both fields of the draft together, in bytes. nginx reads the header of an answer into 4 KiB and makes
+// an error of a longer one, as other proxies do at other bounds. Where requests pass while no node answers, all those
+// that so many limits count would pass.
+const maxLists = 3 << 10
+
+// AppendLists appends both fields of the draft, and returns how long the first one, RateLimit-Policy, is. If they have
+// more than 3 KiB, they have only the nearest limit: the draft lets a server choose. There must be a limit.
+func AppendLists(dst []byte, limits []*limiter.LimitDecision) (out []byte, policy int) {
+	begin := len(dst)
+	dst = AppendPolicy(dst, limits)
+	policy = len(dst) - begin
+	if dst = AppendState(dst, limits); len(dst)-begin > maxLists && len(limits) > 1 {
+		return AppendLists(dst[:begin], []*limiter.LimitDecision{Nearest(limits)})
+	}
+	return dst, policy
+}
+
+// AddLists adds both fields of the draft to the header of a response, see [AppendLists]. They are lists, so the
 // values of an outer limiter are kept. text is memory to use; it returns that, for the next
 // call. There must be a limit.
 func AddLists(h map[string][]string, limits []*limiter.LimitDecision, text []byte) []byte {
-	text = AppendPolicy(text[:0], limits)
-	policy := len(text)
-	text = AppendState(text, limits)
+	text, policy := AppendLists(text[:0], limits)
 	all := string(text)
 	values := [2]string{all[:policy], all[policy:]}
 	add(h, fieldPolicy, values[:1:1])

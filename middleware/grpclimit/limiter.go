@@ -182,9 +182,8 @@ func metadataOf(c *middle.Check) metadata.MD {
 	}
 	md := make(metadata.MD, 3)
 	if len(c.Limits) > 0 {
-		c.Text = front.AppendPolicy(c.Text[:0], c.Limits)
-		policy := len(c.Text)
-		c.Text = front.AppendState(c.Text, c.Limits)
+		var policy int
+		c.Text, policy = front.AppendLists(c.Text[:0], c.Limits)
 		text := string(c.Text)
 		values := [2]string{text[:policy], text[policy:]}
 		md["ratelimit-policy"], md["ratelimit"] = values[:1:1], values[1:]
