@@ -152,7 +152,11 @@ func (h *handler) original(r *http.Request) (*http.Request, error) {
 		return nil, fmt.Errorf("the request has %d fields %s and %d fields %s: the proxy must set each once", len(uri), o.URI,
 			len(method), o.Method)
 	}
-	for _, field := range []string{o.User, o.Group, o.ID} {
+	single := ""
+	if !strings.EqualFold(o.Address, defaultAddress) { // of others each proxy appends its own
+		single = o.Address
+	}
+	for _, field := range []string{single, o.User, o.Group, o.ID} {
 		if n := len(r.Header.Values(field)); field != "" && n > 1 { // one of them may be the client's
 			return nil, fmt.Errorf("the request has %d fields %s: the proxy must set it once, or remove it", n, field)
 		}

@@ -190,6 +190,11 @@ func TestOtherFields(t *testing.T) {
 			t.Errorf("group %s: %d %s", c.group, w.Code, w.Body)
 		}
 	}
+	// One of two addresses is the client's.
+	if w := ask(h, "10.0.0.1", "/v1/auth", append(fields, "X-Group: c", "X-Real-IP: 192.0.2.2")...); w.Code != 400 ||
+		!strings.Contains(w.Body.String(), "has 2 fields X-Real-IP") {
+		t.Errorf("two addresses: %d %s", w.Code, w.Body)
+	}
 }
 
 // A request with an id counts once, however often the proxy asks about it. Without the option
