@@ -30,6 +30,10 @@ func newFront(s *service, ready func() error, o *Options) *front {
 // ownRoutes returns what is served by path, without Options.Services.
 func (f *front) ownRoutes(ready func() error, o *Options) map[string]route {
 	asking, posting := []string{http.MethodGet, http.MethodPost}, []string{http.MethodPost}
+	warnings := o.Warnings
+	if o.Access != nil { // they name tenants and rules, and whoever asks is not identified
+		warnings = nil
+	}
 	routes := map[string]route{
 		"/v1/check":       {methods: asking, traced: true, serve: f.serveCheck, action: "check"},
 		"/v1/check/batch": {methods: posting, traced: true, serve: f.serveBatch, action: "check"},
@@ -40,7 +44,7 @@ func (f *front) ownRoutes(ready func() error, o *Options) map[string]route {
 		"/v1/refund":      {methods: posting, traced: true, serve: f.serveRefund, action: "refund", accounted: true},
 		"/v1/reset":       {methods: posting, traced: true, serve: f.serveReset, action: "reset", accounted: true},
 		"/healthz":        {methods: reading(), serve: serveHealthy, open: true},
-		"/readyz":         {methods: reading(), serve: serveReady(ready, o.Warnings), open: true},
+		"/readyz":         {methods: reading(), serve: serveReady(ready, warnings), open: true},
 		"/openapi.yaml":   {methods: reading(), serve: serveOpenAPI, open: true},
 	}
 	if o.Auth != nil {

@@ -392,6 +392,20 @@ func TestProbes(t *testing.T) {
 	}
 }
 
+// TestProbesNameNoTenants: where callers are identified, nobody else is told of tenants and rules. Probes that are
+// served apart are the operator's.
+func TestProbesNameNoTenants(t *testing.T) {
+	s := newServer(t, fixed, func(o *transport.Options) {
+		o.Access, o.Warnings = &borrower{}, func() []string { return []string{`tenant "shop" has its share`} }
+	})
+	if got := s.get(t, "/readyz"); got.status != 200 || got.body != "ready\n" {
+		t.Errorf("anyone is told: %+v", got)
+	}
+	if got := serveApart(t, s.Health()).get(t, "/readyz"); !strings.Contains(got.body, "shop") {
+		t.Errorf("the operator is not told: %+v", got)
+	}
+}
+
 // TestHandler: what is served can be served by others too.
 func TestHandler(t *testing.T) {
 	s := newServer(t, fixed, nil)

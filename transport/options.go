@@ -178,7 +178,7 @@ type Options struct {
 	// each request.
 	Stopping func() bool
 	// Warnings returns the reasons why a ready node does not decide as its rules say; default
-	// nil: there are none. Each is a line in the answer of /readyz.
+	// nil: there are none. Each is a line in the answer of /readyz; with an Access in that of [Server.Health] alone.
 	Warnings func() []string
 	// Observer receives every request; default nil, which costs nothing.
 	Observer Observer
