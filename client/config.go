@@ -29,7 +29,7 @@ var (
 	ErrUnanswered = errors.New("a node did not answer")
 	// ErrBusy is returned when [Config.MaxPending] checks are waiting already. Nothing
 	// was counted. It is a [limiter.ErrBudget] too: those who send the requests may be too many.
-	ErrBusy error = busyError("too many checks are pending: the nodes answer more slowly than checks are sent")
+	ErrBusy = error(busyError("too many checks are pending: the nodes answer more slowly than checks are sent"))
 	// ErrDenied is wrapped when the configuration of the nodes forbids what was asked
 	// for. Nothing was counted.
 	ErrDenied = errors.New("the nodes do not allow this request")
