@@ -319,3 +319,33 @@ func TestDenialsThatLeadOnAreNotListed(t *testing.T) {
 		t.Errorf("two are denied, and %s are listed", got)
 	}
 }
+
+// A receipt takes a charge back from the alternative that made it also while an operator denies, frees or limits the
+// user.
+func TestAnAlternativeIsRefundedWhileItsUserIsDenied(t *testing.T) {
+	limit, err := rules.OverrideLimit("9/hour")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []rules.Override{{Deny: true}, {}, {Limit: limit}} {
+		for _, sealed := range []bool{false, true} {
+			n := weirtest.New(t, strings.Replace(alternatives, "match: {path: ^/any}, ",
+				"match: {path: ^/any}, key: [user], limits: [50/hour], ", 1))
+			any, pool := weir.Request{Path: "/any", User: "ada"}, weir.Request{Path: "/pool"}
+			ds, err := n.CheckBatch(t.Context(), []weir.Request{any, any, any})
+			if err != nil || !ds[2].Allowed {
+				t.Fatalf("%v: %+v", err, ds)
+			}
+			receipt := ds[2].Receipt
+			if sealed {
+				receipt = n.SealReceipt(&any, &ds[2])
+			}
+			o.Rule, o.User = "any", "ada"
+			n.SetOverrides([]rules.Override{o})
+			err = n.Refund(t.Context(), any, receipt)
+			if d, failed := n.Peek(t.Context(), pool); err != nil || failed != nil || d.Limit(0).Remaining != 2 {
+				t.Errorf("%+v, sealed %t: %d of 2 left, %v, %v", o, sealed, d.Limit(0).Remaining, err, failed)
+			}
+		}
+	}
+}

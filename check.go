@@ -276,12 +276,16 @@ func (n *Node) Reset(ctx context.Context, r Request) (int, error) {
 		return 0, err
 	}
 	set := n.node.Rules.Load()
-	sets := set.Alternatives(&r)
-	if sets == nil {
-		sets = []*rules.Set{set}
-	}
-	if charged := set.Charged(&r); charged != nil {
-		sets = append(slices.Clone(sets), charged) // what was charged before an operator denied or freed the user
+	var sets []*rules.Set
+	for i, by := range append([]*rules.Set{set}, set.Charged(&r)...) { // and what was charged before operators decided
+		if i > 0 && by == set {
+			continue
+		}
+		if others := by.Alternatives(&r); others != nil {
+			sets = append(sets, others...)
+		} else {
+			sets = append(sets, by)
+		}
 	}
 	var qs []*engine.Question
 	var failed error

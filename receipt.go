@@ -60,9 +60,12 @@ func (n *Node) Refund(ctx context.Context, r Request, receipt Receipt) error {
 	if err != nil {
 		return err
 	}
-	if set := q.Set.Charged(&r); set != nil {
-		if p, err := resolveBy(set, &r); err == nil && ofCharge(n, receipt, &p.Charge) {
-			q = p // it was charged before an operator denied or freed the user
+	for _, set := range q.Set.Charged(&r) {
+		if chargedBy(n, set, &r, receipt) { // before an operator decided about the user
+			if q, err = resolveBy(set, &r); err != nil {
+				return err
+			}
+			break
 		}
 	}
 	if others := q.Set.Alternatives(&r); others != nil {
@@ -80,13 +83,17 @@ func (n *Node) Refund(ctx context.Context, r Request, receipt Receipt) error {
 	return n.decider.Refund(ctx, q, receipt)
 }
 
-// ofCharge reports whether a receipt is of a charge.
-func ofCharge(n *Node, receipt Receipt, c *arith.Charge) bool {
-	if receipt.Sealed() == "" {
-		return c.Fits(receipt)
+// chargedBy reports whether a receipt is of a charge of a request by a set of rules.
+func chargedBy(n *Node, set *rules.Set, r *Request, receipt Receipt) bool {
+	if others := set.Alternatives(r); others != nil {
+		q, own, err := ofAlternative(n, others, r, receipt)
+		return err == nil && q.Charge.Fits(own)
 	}
-	_, err := n.seal.Open(receipt.Sealed(), c)
-	return err == nil
+	q, err := resolveBy(set, r)
+	if err == nil && receipt.Sealed() != "" {
+		receipt, err = n.seal.Open(receipt.Sealed(), &q.Charge)
+	}
+	return err == nil && q.Charge.Fits(receipt)
 }
 
 // SealReceipt returns the receipt of a decision in a form that can be given to clients who

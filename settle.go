@@ -113,17 +113,23 @@ func amend(ctx context.Context, n *Node, r *Request, a limiter.Amend) (Amended, 
 		return Amended{}, err
 	}
 	set := n.node.Rules.Load()
-	if charged := set.Charged(r); charged != nil && r.ID != "" {
-		known := a
-		known.IgnoreUnknown = true
-		if out, err := amendBy(ctx, n, charged, r, known); err != nil || out.State != AmendUnknown {
-			return out, err
+	if r.ID != "" {
+		for _, charged := range set.Charged(r) {
+			known := a
+			known.IgnoreUnknown, known.Lacks = true, true // it may be known for some keys only, and for all by the next
+			if out, err := amendBy(ctx, n, charged, r, known); !elsewhere(out) {
+				return out, err
+			}
 		}
 	}
 	return amendBy(ctx, n, set, r, a)
 }
 
-// amendBy is amend by a set of rules.
+// elsewhere reports whether a reservation is not one by the set of rules that was asked, if it is one at all.
+func elsewhere(a Amended) bool { return a.State == AmendUnknown || a.State == limiter.AmendLacks }
+
+// amendBy is amend by a set of rules. With Lacks it is one of several, so a state that says it is not the one is not
+// observed.
 func amendBy(ctx context.Context, n *Node, set *rules.Set, r *Request, a limiter.Amend) (Amended, error) {
 	if r.ID == "" {
 		return Amended{}, fmt.Errorf("%w: the request has no id: give that of the check that made the reservation",
@@ -144,10 +150,11 @@ func amendBy(ctx context.Context, n *Node, set *rules.Set, r *Request, a limiter
 		a.Lent = !a.IgnoreUnknown
 	}
 	lacking := q.Set.Lacking(r)
-	a.Lacks = len(lacking) > 0
+	one := a.Lacks
+	a.Lacks = one || len(lacking) > 0
 	out, err := n.decider.Amend(ctx, q, a)
-	if err == nil && n.node.Observer.Settled != nil && !r.Lent {
-		n.node.Observer.Settled(q.Charge.Key(0).Rule.Name, a.Extend, out.State)
+	if err == nil && n.node.Observer.Settled != nil && !r.Lent && !(one && elsewhere(out)) {
+		n.node.Observer.Settled(strings.TrimPrefix(q.Charge.Key(0).Rule.Name, rules.OverridePrefix), a.Extend, out.State)
 	}
 	switch {
 	case err != nil:

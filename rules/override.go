@@ -135,21 +135,34 @@ func (s *Set) With(list []Override) *Set {
 	return &out
 }
 
-// Charged returns the set by which a check of a request was charged before an operator denied or freed its user or its
-// address; nil if no operator did. A settlement whose id is not known by that set is decided by s.
-func (s *Set) Charged(r *limiter.Request) *Set {
-	if s.overrides == nil || s.overrides.amends == nil {
+// Charged returns the sets by which a check of a request may have been charged before operators decided about its user
+// or its address as they do now; nil if none did. A settlement whose id is known by none of them is decided by s.
+func (s *Set) Charged(r *limiter.Request) (sets []*Set) {
+	if s.overrides == nil {
 		return nil
 	}
 	a := s.overrides.about(r)
+	by, some, limits := s, false, false
 	for _, list := range [...][]override{a.user, a.spelled, a.ip} {
 		for i := range list {
-			if x := &list[i]; x.rule == nil && a.are(x) {
-				return s.overrides.amends
+			x := &list[i]
+			if !a.are(x) {
+				continue
+			}
+			if some = true; x.rule != nil {
+				limits = true
+			} else if s.overrides.amends != nil {
+				by = s.overrides.amends
 			}
 		}
 	}
-	return nil
+	if some {
+		sets = append(sets, by)
+	}
+	if limits {
+		sets = append(sets, s.overrides.plain) // a backend knows the counters of a limit by the rule's name
+	}
+	return sets
 }
 
 // about are the overrides that concern a request: of its user, and of its address.

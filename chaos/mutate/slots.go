@@ -45,7 +45,11 @@ func ofSlots() []mutation {
 			edits: []edit{{"limiter/arith/adopt.go", "return b.used(&c, now) > a.Most", "return false"}}},
 		{name: "a reservation is settled while its user is denied", pkg: ".",
 			test: "^TestAReservationIsSettledWhileItsUserIsDeniedOrFree$", edits: []edit{
-				{"settle.go", "charged != nil && r.ID != \"\"", "charged != nil && r.ID == \"\""},
+				{"settle.go", "\tif r.ID != \"\" {\n", "\tif r.ID == \"\" {\n"},
+			}},
+		{name: "a reservation is settled while its user is limited", pkg: redis,
+			test: "^TestWhatIsReservedIsSettledWhileItsUserIsLimited$", edits: []edit{
+				{"rules/override.go", "\tif limits {\n", "\tif limits && false {\n"},
 			}},
 		{name: "an explanation writes nothing to Redis", pkg: redis, test: "^TestAnExplanationWritesNothing$",
 			edits: []edit{{"redisstore/lua/decide.lua", "if writes and not dry then", "if writes then"}}},
