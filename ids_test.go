@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter/table"
+	"github.com/weirlimit/weir/weirtest"
 )
 
 // repeats counts what an observer is told of repetitions.
@@ -100,5 +101,23 @@ func TestIDsAllocateNothing(t *testing.T) {
 		}
 	}); a != 0 {
 		t.Errorf("%v allocations in a batch", a)
+	}
+}
+
+// An explanation of a check whose id is remembered names the rule that the answer names, not one that would deny it.
+func TestAnExplanationOfARepetitionNamesTheRule(t *testing.T) {
+	n := weirtest.New(t, `
+version: 1
+quotas: [{name: units, key: [user], limits: [1/hour]}]
+rules: [{name: api, quotas: [units]}]
+`)
+	r := weir.Request{Path: "/a", User: "ada", ID: "x"}
+	if d, err := n.Check(t.Context(), r); err != nil || !d.Allowed {
+		t.Fatal(d, err)
+	}
+	d, err := n.Peek(t.Context(), r)
+	e, failed := n.Explain(t.Context(), r)
+	if err != nil || failed != nil || !e.Decision.Repeated || e.Decision.Rule != "api" || d.Rule != "api" {
+		t.Errorf("answered by %q, explained as %+v: %v, %v", d.Rule, e.Decision, err, failed)
 	}
 }

@@ -96,6 +96,7 @@ func BeginBlock(d *limiter.Decision, i int, l *limiter.Limit, s *State, now limi
 // every limit admits it.
 func Repeat(d *limiter.Decision) {
 	d.Allowed, d.Never, d.ShadowDenied, d.Repeated, d.Steps().Began = true, false, false, true, false
+	d.Rule = "" // that of a denial
 	for i := range d.Len() {
 		l := d.Limit(i)
 		l.Allowed, l.Never, l.Blocked, l.Overflow, l.RetryAfter = true, false, false, false, 0
