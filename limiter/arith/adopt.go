@@ -33,6 +33,7 @@ func Stays(l, old *limiter.Limit, s *State, chosen bool, now limiter.Tick) bool 
 	}
 	p := b.P
 	p.Limit, p.Burst, p.Ceiling, p.Wide = a.P.Limit, a.P.Burst, a.P.Ceiling, a.P.Wide
+	p.Algorithm = a.P.Algorithm // one arithmetic has three names
 	if chosen && p == a.P {
 		return true
 	}
