@@ -29,7 +29,8 @@ var (
 	ErrUnanswered = errors.New("a node did not answer")
 	// ErrBusy is returned when [Config.MaxPending] checks are waiting already. Nothing
 	// was counted. It is a [limiter.ErrBudget] too: those who send the requests may be too many.
-	ErrBusy = error(busyError("too many checks are pending: the nodes answer more slowly than checks are sent"))
+	ErrBusy = fmt.Errorf("%w: too many checks are pending: the nodes answer more slowly than checks are sent",
+		limiter.ErrBudget)
 	// ErrDenied is wrapped when the configuration of the nodes forbids what was asked
 	// for. Nothing was counted.
 	ErrDenied = errors.New("the nodes do not allow this request")
@@ -37,14 +38,6 @@ var (
 	// ErrUnanswered as well, as that of a check does which had been sent already.
 	ErrClosed = errors.New("the client is closed")
 )
-
-// busyError is the type of [ErrBusy].
-type busyError string
-
-func (e busyError) Error() string { return string(e) }
-
-// Is reports whether a target is what the error also is.
-func (busyError) Is(target error) bool { return target == limiter.ErrBudget }
 
 // Bounds of a configuration.
 const (

@@ -26,9 +26,9 @@ var ErrForbidden = errors.New("the member that holds the keys does not allow thi
 // answer must not let this one pass.
 var ErrScope = errors.New("a rule that matches the request is not one that the caller may use")
 
-// ErrBudget is wrapped if a caller has used up its budget at a node, or what its client keeps of checks under way, which
-// may be the doing of those who send the requests, as that of ErrScope. The error may have a method RetryAfter that
-// returns a time.Duration.
+// ErrBudget is wrapped if a caller has used up its budget at a node, or its client has as many checks under way as it
+// may have. That may be the doing of those who send the requests, as that of ErrScope. The error may have a method
+// RetryAfter that returns a time.Duration.
 var ErrBudget = errors.New("the caller's budget is exceeded")
 
 // ErrNoID is wrapped if a rule with "any" decides a check with an ID, or with a Hold. It wraps [ErrInvalid].

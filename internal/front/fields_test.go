@@ -119,7 +119,8 @@ func TestManyLimitsAreShort(t *testing.T) {
 	for n := 1; n <= 32; n++ {
 		var list []said
 		for i := range n {
-			list = append(list, said{rule: strings.Repeat("\u00fc", 31) + fmt.Sprint(i), limit: "hour", remaining: uint64(99 - i)})
+			list = append(list, said{rule: strings.Repeat("\u00fc", 31) + fmt.Sprint(i), limit: "hour",
+				remaining: uint64(99 - i)})
 		}
 		h := map[string][]string{}
 		AddLists(h, Limits(nil, decision(t, list...)), nil)
