@@ -56,7 +56,7 @@ func writeDefinition(w io.Writer, r *definition) {
 	if r.share > 0 { // so a file without shares keeps the hash of versions without shares
 		fmt.Fprintf(w, " share %d", r.share)
 	}
-	if r.leases.how != leasesOff {
+	if r.leases.how != leasesAuto { // so a file without leases keeps the hash of versions without them
 		fmt.Fprintf(w, " leases %s", r.leases.how)
 	}
 	io.WriteString(w, r.ids.hashText())

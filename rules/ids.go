@@ -206,8 +206,8 @@ func lendable(c *arith.Charge) error {
 	}
 	switch span := arith.LeaseFor(u).Duration(); {
 	case span == 0:
-		return fmt.Errorf("%w: rule %q lends no units: give it leases: auto, if its limits can lend", limiter.ErrInvalid,
-			u.Name)
+		return fmt.Errorf("%w: rule %q lends no units: it says leases: off, or has limits that cannot lend",
+			limiter.ErrInvalid, u.Name)
 	case c.ID.Hold > arith.LeaseWait*span:
 		return fmt.Errorf("%w: units of rule %q are to be lent for %v: it waits for them for at most %v", limiter.ErrInvalid,
 			u.Name, c.ID.Hold, arith.LeaseWait*span)

@@ -7,17 +7,17 @@ type leasing uint8
 
 // The ways. The zero value is the default.
 const (
-	leasesOff  leasing = iota
-	leasesAuto         // of keys that are asked for often, where nobody could tell
+	leasesAuto leasing = iota // of keys that are asked for often, where nobody could tell
+	leasesOff
 )
 
 // String returns the name in a rules file.
 func (l leasing) String() string {
 	switch l {
-	case leasesOff:
-		return "off"
 	case leasesAuto:
 		return "auto"
+	case leasesOff:
+		return "off"
 	default:
 		return "unknown"
 	}
@@ -40,7 +40,7 @@ func (l *leasesField) field(d *decoder) field {
 	return f
 }
 
-// neverLent warns about a rule that sets leases and has none.
+// neverLent warns about a rule that says that it lends, and does not.
 func neverLent(r *definition) (out []Warning) {
 	if at := r.leases.at; r.leases.how != leasesAuto || at == nil || at.Line < r.line {
 		return nil

@@ -15,8 +15,10 @@ func TestLeases(t *testing.T) {
 		lends bool
 		says  string // in a warning
 	}{
-		{"{name: r, key: [user], limits: [100/second]}", false, ""},
+		{"{name: r, key: [user], limits: [100/second]}", true, ""},
 		{"{name: r, key: [user], leases: off, limits: [100/second]}", false, ""},
+		{"{name: r, key: [user], shadow: true, limits: [100/second]}", false, ""},
+		{"{name: r, keys: [[user], [ip]], limits: [100/second]}", true, ""},
 		{"{name: r, key: [user], leases: auto, limits: [100/second, 1000/hour]}", true, ""},
 		{"{name: r, key: [user], leases: auto, limits: [{limit: 10, window: 1s, algorithm: token_bucket, burst: 50}]}", true,
 			""},

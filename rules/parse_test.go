@@ -277,6 +277,7 @@ func TestHash(t *testing.T) {
 			`"cost": {"default": 1}, "key": ["path", "user"], "shadow": false}]}`,
 		`{defaults: {burst: 5, replication: lag}, rules: [{name: a, match: {path: ^/a, method: [GET, PUT]}, limits: ` +
 			`[1/second, 2/minute], weight: 1}]}`,
+		`rules: [{name: a, match: {path: ^/a, method: [GET, PUT]}, limits: [1/second, 2/minute], leases: auto}]`,
 	} {
 		if got := hash(same); got != base {
 			t.Errorf("means the same, but has another hash: %s", same)
@@ -305,6 +306,7 @@ func TestHash(t *testing.T) {
 		`rules: [{name: a, match: {path: ^/a, method: [GET, PUT]}, limits: [1/second, 2/minute], keys: [[path], [user]]}]`,
 		`rules: [{name: a, match: {path: ^/a, method: [GET, PUT]}, limits: [1/second, 2/minute], on_unreachable: open}]`,
 		`rules: [{name: a, match: {path: ^/a, method: [GET, PUT]}, limits: [1/second, 2/minute], replication: off}]`,
+		`rules: [{name: a, match: {path: ^/a, method: [GET, PUT]}, limits: [1/second, 2/minute], leases: off}]`,
 		`rules: [{name: a, match: {path: ^/a, method: [GET, PUT]}, unlimited: true}]`,
 	} {
 		h := hash(other)

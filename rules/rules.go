@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // DefaultClusterName is the cluster name used if [Options] has none.
@@ -190,6 +191,7 @@ func newCounters(def *definition, o *Options) counters {
 		OnUnreachable: def.unreachable, Replication: def.replication, MaxShare: def.share,
 		Leases: def.leases.how == leasesAuto,
 	}}
+	n.limiter.Leases = arith.LeaseFor(n.limiter) > 0 // so that nobody looks at the limits for each check
 	if z := &def.zoning; z.at != nil {
 		n.limiter, n.zoneFrom = n.limiter.Zoned(z.limits), z.from
 		n.noZone, n.badZone = &Unzoned{Rule: def.name, Missing: true}, &Unzoned{Rule: def.name}

@@ -24,7 +24,11 @@ rules:
     key: [rule, user]
     leases: auto
     limits: [{limit: 1000, window: 24h, algorithm: fixed_window}]
-  - {name: not, match: {path: ^/not}, key: [rule, user], limits: [{limit: 1000, window: 24h, algorithm: fixed_window}]}
+  - name: not
+    match: {path: ^/not}
+    key: [rule, user]
+    leases: off
+    limits: [{limit: 1000, window: 24h, algorithm: fixed_window}]
 `
 
 // wishes are checks of a path for leases with ids, each of so many units, for 300 ms.
@@ -80,9 +84,9 @@ func TestLease(t *testing.T) {
 		t.Error("more than is left is lent")
 	}
 	for text, m := range map[string]*weirv1.CheckColumns{
-		`rule "not" lends no units: give it leases: auto`: wishes("/not", 10, "e"),
-		"it waits for them for at most 300ms":             wishesFor(300_001),
-		"give the request a hold":                         wishesFor(0),
+		`rule "not" lends no units: it says leases: off`: wishes("/not", 10, "e"),
+		"it waits for them for at most 300ms":            wishesFor(300_001),
+		"give the request a hold":                        wishesFor(0),
 	} {
 		a := lease(&weirv1.LeaseRequest{Asked: m}).GetAsked()
 		if len(a.GetErrors()) != 1 || !strings.Contains(a.GetErrors()[0].GetMessage(), text) {
@@ -141,7 +145,7 @@ func TestALeaseComesBackWhenItsRuleLendsNoMore(t *testing.T) {
 	if d, err := s.node.Check(t.Context(), reserved); err != nil || d.Repeated || left() != 850 {
 		t.Fatalf("premise: 50 are reserved: %+v, %v", d, err)
 	}
-	if err := s.node.SetRules([]byte(strings.Replace(lends, "    leases: auto\n", "", 1))); err != nil {
+	if err := s.node.SetRules([]byte(strings.Replace(lends, "leases: auto", "leases: off", 1))); err != nil {
 		t.Fatal(err)
 	}
 	for _, known := range []byte{1, 1} { // the second time it is known that it came back

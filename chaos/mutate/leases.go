@@ -153,6 +153,10 @@ func ofLeases() []mutation {
 		{name: "no more comes back than was lent", pkg: front, test: "^TestLease$", edits: []edit{
 			{"limiter/table/amend.go", "				k.Cost = min(k.Cost, m.was) ", "				_ = m.was "},
 		}},
+		{name: "rules lend unless they say otherwise", pkg: "./rules", test: "^TestLeases$", edits: []edit{
+			{"rules/rules.go", "		Leases: def.leases.how == leasesAuto,\n",
+				"		Leases: def.leases.at != nil && def.leases.how == leasesAuto,\n"},
+		}},
 		{name: "a client borrows by rules that lend", pkg: front, test: "^TestLease$", edits: []edit{
 			{"rules/ids.go", "	case span == 0:\n", "	case span < 0:\n"},
 		}},
@@ -302,10 +306,10 @@ func ofLeases() []mutation {
 		{name: "there are leases in the step after a recall", pkg: held, test: "^TestALeaseEndsWithAStep$",
 			edits: []edit{{"internal/lease/hot.go", "LeaseStep(limit); step > 0 {\n", "LeaseStep(limit); step < 0 {\n"}}},
 		{name: "a check of a lease is refunded at the owner", pkg: core, test: "^TestARefundAfterALease$", edits: []edit{
-			{"internal/lease/refund.go", "	case l.gone:\n		owner = l.charged(r)\n", "	case l.gone:\n"},
+			{"internal/lease/refund.go", "	f.Epoch, f.Time = x.epoch, x.at\n", "	_ = f\n"},
 		}},
 		{name: "no more is refunded than a lease has used", pkg: core, test: "^TestARefundAfterALease$", edits: []edit{
-			{"internal/lease/refund.go", " || k.Cost > l.used-l.back:", ":"},
+			{"internal/lease/refund.go", " || k.Cost > x.left:", ":"},
 		}},
 		{name: "a refund waits for a lease that is given back", pkg: core, test: "^TestARefundWhileALeaseIsGivenBack$",
 			edits: []edit{{"internal/lease/refund.go", "		l.late = append(l.late, Late{c.Clone(), r})\n", ""}}},

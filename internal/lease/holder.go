@@ -67,15 +67,14 @@ type Lease struct {
 	from     limiter.Tick // when it was asked for
 	used     uint64
 	returned bool
-	back     uint64          // units that were refunded since it was over
-	refunded map[uint64]bool // numbers of receipts that were used
+	back     uint64 // units that were refunded since it was over
+	refunded numbers
 	owner    string
 	limits   [maxLimits]standing
 
 	// Holder.mu guards these.
-	gone    bool            // it is not lent any more
-	settled limiter.Receipt // of the charge of what was used, once it is
-	late    []Late
+	gone bool // it is not lent any more
+	late []Late
 }
 
 // standing is where a limit stood when the units were lent.
@@ -94,14 +93,19 @@ func useFor(span limiter.Tick) limiter.Tick { return span - span/1000 }
 // Span returns for how long units of a charge may be lent to its asker; 0 if they may not: it is of one key without
 // an id, and its rule lends.
 func Span(c *arith.Charge) limiter.Tick {
-	if c.Len() != 1 || c.Peek || c.ID != nil {
+	if !Single(c) {
 		return 0
+	}
+	return arith.LeaseFor(c.Key(0).Rule)
+}
+
+// Single reports whether a charge is of one key without an id, by a rule that may lend. It takes less time than Span.
+func Single(c *arith.Charge) bool {
+	if c.Len() != 1 || c.Peek || c.ID != nil {
+		return false
 	}
 	k := c.Key(0)
-	if k.Rule == nil || !k.Rule.Leases || k.Cost == 0 || len(k.Rule.Limits) > maxLimits {
-		return 0
-	}
-	return arith.LeaseFor(k.Rule)
+	return k.Rule != nil && k.Rule.Leases && k.Cost > 0 && len(k.Rule.Limits) <= maxLimits
 }
 
 // good reports whether a lease may be used for so many units.

@@ -181,3 +181,28 @@ func TestALeaseEndsWithAStep(t *testing.T) {
 }
 
 func (x *fixture) pass(span limiter.Tick) { x.now.Now, x.now.At = x.now.Now+span, x.now.At+span }
+
+// A receipt is good for minutes, in which its holder gives back thousands of other leases. The oldest make room.
+func TestRefundsAfterManyLeases(t *testing.T) {
+	x := newFixture(t, 1e9)
+	charge := new(arith.Charge)
+	charge.Add(x.key)
+	for id := range uint64(maxPast + 1) {
+		l := x.Ask(x.now, &x.key, 16, 1+id, span)
+		l.used = 1
+		x.Returned(l, true, arith.NewReceipt(arith.ReceiptFields{Epoch: 7, Time: 77}))
+		x.all = nil
+	}
+	for id, want := range map[uint64]limiter.Tick{1: 0, 2: 77, 1000: 77, maxPast + 1: 77} {
+		r := charge.Credit()
+		f := arith.Fields(&r)
+		f.Epoch, f.Time = id, 1
+		for range 2 { // the second time its unit is back already
+			owner, _ := x.Refund(x.now, charge, r)
+			if at := arith.Fields(&owner).Time; at != want {
+				t.Errorf("lease %d: the owner charged at %d, want %d", id, at, want)
+			}
+			want = 0
+		}
+	}
+}

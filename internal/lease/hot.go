@@ -131,3 +131,8 @@ func (h *Holder) Warm(now limiter.Tick, of arith.Hash) bool {
 	c.Store(time<<16 | n)
 	return n >= hotChecks/2
 }
+
+// WasWarm reports whether the latest check that was counted with a key found it warm.
+func (h *Holder) WasWarm(of arith.Hash) bool {
+	return h.warm[of.Hi>>20%warmKeys].Load()&math.MaxUint16 >= hotChecks/2
+}

@@ -11,17 +11,27 @@ import (
 // Once it is given back, what was used of it is a charge of its owner, and the refund takes back a part of that.
 
 const (
-	// maxPast bounds how many leases that were given back are remembered, for refunds: the latest ones.
-	maxPast = 1 << 13
+	// maxPast bounds how many leases that were given back are remembered, for refunds: the latest ones. Receipts are good
+	// for ten minutes, and a hot key has ten leases a second. At the bound they take 6 MB.
+	maxPast = 1 << 16
 	// maxLate bounds how many refunds wait for the answer to one that is being given back. Further ones are void.
 	maxLate = 64
 )
 
-// past are leases that were given back, and what their owners have charged.
+// past are leases that were given back, by their ids.
 type past struct {
-	of   map[uint64]*Lease
+	of   map[uint64]*charged
 	ids  []uint64 // the oldest one is at next, once there are maxPast
 	next int
+}
+
+// charged is what an owner has charged of a lease.
+type charged struct {
+	key      arith.Hash
+	epoch    uint64 // of the receipt of that charge, whose time is at
+	at       limiter.Tick
+	left     uint64 // units that were not refunded
+	refunded numbers
 }
 
 // Late is a refund that waited for its lease to be given back: its receipt is that of the charge.
@@ -30,19 +40,34 @@ type Late struct {
 	Receipt limiter.Receipt
 }
 
+// numbers are those of receipts that were used. The number 0 is that of any.
+type numbers map[uint64]bool
+
+func (x *numbers) add(n uint64) {
+	if n == 0 {
+		return
+	}
+	if *x == nil {
+		*x = make(numbers)
+	}
+	(*x)[n] = true
+}
+
 // add remembers a lease of which an owner has charged what was used, and returns the refunds that waited for that.
 func (p *past) add(l *Lease, settled limiter.Receipt) (late []Late) {
 	late, l.late = l.late, nil
-	if l.settled = settled; arith.Fields(&settled).Time == 0 || l.used == 0 {
+	f := arith.Fields(&settled)
+	if f.Time == 0 || l.used == 0 {
 		return nil
 	}
+	x := &charged{key: l.Key.Hash, epoch: f.Epoch, at: f.Time, left: l.used - l.back, refunded: l.refunded}
 	for i := range late {
-		late[i].Receipt = l.charged(late[i].Receipt)
+		late[i].Receipt = x.receipt(late[i].Receipt)
 	}
 	if p.of == nil {
-		p.of = make(map[uint64]*Lease)
+		p.of = make(map[uint64]*charged)
 	}
-	p.of[l.ID] = l
+	p.of[l.ID] = x
 	if len(p.ids) < maxPast {
 		p.ids = append(p.ids, l.ID)
 		return late
@@ -53,11 +78,25 @@ func (p *past) add(l *Lease, settled limiter.Receipt) (late []Late) {
 	return late
 }
 
-// charged returns the receipt by which the owner takes back what a receipt of the lease names.
-func (l *Lease) charged(r limiter.Receipt) limiter.Receipt {
-	to, from := arith.Fields(&r), arith.Fields(&l.settled)
-	to.Epoch, to.Time = from.Epoch, from.Time
+// receipt returns the receipt by which the owner takes back what a receipt of the lease names.
+func (x *charged) receipt(r limiter.Receipt) limiter.Receipt {
+	f := arith.Fields(&r)
+	f.Epoch, f.Time = x.epoch, x.at
 	return r
+}
+
+// refund is [Holder.Refund] of a lease that was given back.
+func (x *charged) refund(k *arith.Key, r limiter.Receipt) (owner limiter.Receipt, done bool) {
+	once := arith.Fields(&r).Once
+	switch {
+	case x.key != k.Hash:
+		return limiter.Receipt{}, false
+	case x.refunded[once] || k.Cost > x.left:
+		return limiter.Receipt{}, true // it was refunded before
+	}
+	x.left -= k.Cost
+	x.refunded.add(once)
+	return x.receipt(r), true
 }
 
 // Refund takes back a check that a lease admitted, by its receipt: the number of that is good once. It reports whether
@@ -68,43 +107,31 @@ func (h *Holder) Refund(t Instant, c *arith.Charge, r limiter.Receipt) (owner li
 	if c.Len() != 1 || f.Epoch == 0 || f.Parts != nil || !c.Fits(r) {
 		return limiter.Receipt{}, false
 	}
+	k := c.Key(0)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l := h.past.of[f.Epoch]
-	if l == nil {
-		at := slices.IndexFunc(h.all, func(l *Lease) bool { return l.ID == f.Epoch && !l.gone })
-		if at < 0 {
-			return limiter.Receipt{}, false
-		}
-		l = h.all[at]
+	if x := h.past.of[f.Epoch]; x != nil {
+		return x.refund(k, r)
 	}
-	k := c.Key(0)
-	if l.Key.Hash != k.Hash {
+	at := slices.IndexFunc(h.all, func(l *Lease) bool { return l.ID == f.Epoch && !l.gone })
+	if at < 0 || h.all[at].Key.Hash != k.Hash {
 		return limiter.Receipt{}, false
 	}
+	l := h.all[at]
 	s, _ := h.shard(k.Hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case l.refunded[f.Once] || k.Cost > l.used-l.back:
 		return limiter.Receipt{}, true // it was refunded before
-	case l.gone:
-		owner = l.charged(r)
 	case !l.over(t):
 		l.used -= k.Cost
 	case len(l.late) == maxLate:
 		return limiter.Receipt{}, true
 	default:
 		l.late = append(l.late, Late{c.Clone(), r})
-	}
-	if l.gone || l.over(t) {
 		l.back += k.Cost
 	}
-	if f.Once != 0 {
-		if l.refunded == nil {
-			l.refunded = make(map[uint64]bool)
-		}
-		l.refunded[f.Once] = true
-	}
-	return owner, true
+	l.refunded.add(f.Once)
+	return limiter.Receipt{}, true
 }

@@ -31,17 +31,17 @@ func (x *Leases) instant(t *Turn) lease.Instant {
 // Decide decides a check by what the owner of its key has lent this node, and reports whether it did. It asks for a
 // lease if the key is hot.
 func (x *Leases) Decide(t *Turn, charge *arith.Charge, answer *limiter.Decision) bool {
-	span := lease.Span(charge)
-	if span == 0 {
+	if !lease.Single(charge) {
 		return false
 	}
 	k, c := charge.Key(0), x.c
-	if !x.Warm(t.Now, k.Hash) {
+	if !x.Warm(t.Now, k.Hash) { // most keys are not
 		return false
 	}
+	span := lease.Span(charge)
 	to, _ := c.config.Places.Owner(k)
 	v := c.config.View()
-	if to == 0 || to == c.config.Self || !v.Speaks(peer.LeaseWire) {
+	if span == 0 || to == 0 || to == c.config.Self || !v.Speaks(peer.LeaseWire) {
 		return false
 	}
 	done, w := x.Holder.Decide(x.instant(t), k, span, uint64(max(1, len(v.Members)-1)), answer)

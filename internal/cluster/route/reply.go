@@ -82,7 +82,8 @@ func (o *Call) filled(t *Turn, f *peer.Frame, from string, r *peer.Reply, result
 	} else if o.task.remember && !r.Provisional {
 		o.c.denials.add(t.At, o.task.begunAt, o.task.charge.Key(0), o.task.answer)
 	}
-	if k := o.task.charge.Key(0); k.Rule.Leases && o.task.charge.Len() == 1 && o.task.kind == KindCheck {
+	if k := o.task.charge.Key(0); k.Rule.Leases && o.task.charge.Len() == 1 && o.task.kind == KindCheck &&
+		o.c.Leases.WasWarm(k.Hash) {
 		o.c.Leases.Heard(k, o.task.answer)
 	}
 	if o.task.kind == KindExplain {

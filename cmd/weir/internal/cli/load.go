@@ -41,7 +41,7 @@ func (o *loadOptions) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.dist, "dist", string(load.Uniform), "how keys are drawn: `uniform|zipf`")
 	f.BoolVar(&c.NoIDs, "no-ids", false,
 		"have the Go client send checks without ids: cheaper, but a check that is retried may count twice")
-	f.BoolVar(&c.Leases, "leases", false, "have the Go client borrow units of hot keys, by rules with leases: auto")
+	f.BoolVar(&c.Leases, "leases", false, "have the Go client borrow units of hot keys, but by rules with leases: off")
 	f.IntVar(&c.Limited, "limited", 50, "`PERCENT` of the keys that are under a limit of 100; the others are never denied")
 	f.IntSliceVar(&c.Processes, "pid", nil, "report the processor time of these node `processes`")
 	f.StringSliceVar(&c.Metrics, "server-admin", nil,
