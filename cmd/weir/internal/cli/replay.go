@@ -244,6 +244,13 @@ func (a *app) replayOne(ctx context.Context, f rulesFile, trace *accesslog.Trace
 	return result, errors.Join(err, node.Close())
 }
 
+// isOf reports whether a decision is of a charge, not of one with another alternative.
+func isOf(d *limiter.Decision, c *arith.Charge) bool {
+	return !slices.ContainsFunc(d.Limits(), func(l limiter.LimitDecision) bool {
+		return l.Key >= c.Len() || c.Key(l.Key).Rule.Name != l.Rule.Name
+	})
+}
+
 // newRun prepares the replay of a trace on a new node with the clock of the trace. The
 // caller closes the node.
 func newRun(ctx context.Context, f rulesFile, trace *accesslog.Trace) (*replay.Run, node, error) {
@@ -256,8 +263,14 @@ func newRun(ctx context.Context, f rulesFile, trace *accesslog.Trace) (*replay.R
 	return &replay.Run{
 		RulesFile: f.name, Rules: outline(f.set), Decider: n,
 		SetTime: func(t limiter.Tick) { now = t.Time() },
-		Keys: func(r *limiter.Request, c *arith.Charge) (string, error) {
+		Keys: func(r *limiter.Request, d *limiter.Decision, c *arith.Charge) (string, error) {
 			m, err := f.set.Resolve(r, c)
+			for _, other := range f.set.Alternatives(r) {
+				if err == nil && isOf(d, c) {
+					break
+				}
+				m, err = other.Resolve(r, c)
+			}
 			return m.Rule, err
 		},
 		Held:     func() int64 { return n.Stats().Bytes },

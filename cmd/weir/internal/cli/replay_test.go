@@ -120,6 +120,23 @@ func TestReplayShowsDistinctKeys(t *testing.T) {
 	}
 }
 
+// The keys of a quota are counted also if it is tried after another.
+func TestReplayShowsKeysOfAlternatives(t *testing.T) {
+	var log strings.Builder
+	for i := range 4 {
+		fmt.Fprintf(&log, "10.0.0.%d - ada [17/May/2015:10:00:00 +0000] \"GET / HTTP/1.1\" 200 1\n", i%3)
+	}
+	rules := file(t, "rules.yaml", "quotas:\n- {name: own, key: [user], limits: [1/day]}\n"+
+		"- {name: pool, key: [ip], limits: [9/day]}\nrules: [{name: any, quotas: [{any: [own, pool]}]}]\n")
+	got := person{stdin: log.String()}.run(t, "replay", "--rules", rules, "-")
+	for _, want := range []string{"quota\town\tallowed\t1\tdenied\t0\tkeys\t1\n",
+		"quota\tpool\tallowed\t3\tdenied\t0\tkeys\t3\n"} {
+		if !strings.Contains(got.out, want) {
+			t.Errorf("%q is not in %+v", want, got)
+		}
+	}
+}
+
 // A replay counts quotas beside the rules that draw on them, and validate tells their
 // number.
 func TestReplayShowsQuotas(t *testing.T) {

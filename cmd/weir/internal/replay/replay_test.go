@@ -90,7 +90,7 @@ func (s *script) CheckInto(_ context.Context, r *limiter.Request, d *limiter.Dec
 }
 
 // keys yields a key for each rule in a path, and number among its keys, of each host.
-func (s *script) keys(r *limiter.Request, c *arith.Charge) (string, error) {
+func (s *script) keys(r *limiter.Request, _ *limiter.Decision, c *arith.Charge) (string, error) {
 	c.Clear()
 	matched, _, _ := strings.Cut(strings.TrimRight(r.Path, "+-"), "/")
 	n, index := map[string]uint64{}, map[string]uint64{}
@@ -296,7 +296,7 @@ func TestRunEndsAtTheBoundOfMemory(t *testing.T) {
 		"enough for verdicts": {all.Bytes + int64(len(steps)), func(r *Run) { r.Compare = true }, false},
 		"the decider's":       {all.Bytes + 99, func(r *Run) { r.Held = func() int64 { return 100 } }, true},
 		"only keys": {all.Bytes, func(r *Run) {
-			r.Keys = func(*limiter.Request, *arith.Charge) (string, error) { return "", nil }
+			r.Keys = func(*limiter.Request, *limiter.Decision, *arith.Charge) (string, error) { return "", nil }
 		}, false},
 	} {
 		_, err := do(row.most, row.change)

@@ -35,7 +35,7 @@ type Run struct {
 	SetTime func(limiter.Tick)
 	// Keys resolves a request to its keys, so that they can be counted. It is called
 	// for requests that were decided, and returns the name of the first rule that matches.
-	Keys func(r *limiter.Request, c *arith.Charge) (rule string, err error)
+	Keys func(r *limiter.Request, d *limiter.Decision, c *arith.Charge) (rule string, err error)
 	// Held returns the bytes that the decider holds. MaxBytes bounds that plus the
 	// memory of the result. At the bound Do ends with an error that wraps [ErrMemory].
 	// This is checked every few thousand requests.
@@ -94,7 +94,7 @@ func (run *Run) Do(ctx context.Context, trace *accesslog.Trace) (*Result, error)
 		switch {
 		case err == nil:
 			t.add(&d, name)
-			rule, err := run.Keys(&asked, &c)
+			rule, err := run.Keys(&asked, &d, &c)
 			if err != nil {
 				return nil, fmt.Errorf("finding the keys of request %d of %d: %w", i+1, trace.Len(), err)
 			}
