@@ -113,3 +113,23 @@ func TestTestsOfNothing(t *testing.T) {
 		t.Errorf("%v, %+v, %+v", err, f, got)
 	}
 }
+
+// A check that a node refuses, since its id is that of a reservation which is over, is a problem of its step, and the
+// other tests are made.
+func TestAnIDThatIsOverFailsItsStep(t *testing.T) {
+	rules := file(t, "rules.yaml", "rules:\n- {name: answers, key: [user], limits: [{name: slots, limit: 2, "+
+		"algorithm: concurrency}, 9/hour], hold: 1s, on_expiry: keep}\n")
+	got := person{}.run(t, "test", "--rules", rules, file(t, "t.yaml", `
+tests:
+  - name: again
+    with: {path: /, user: ada}
+    steps: [{id: a, expect: allowed}, {id: a, after: 5s, expect: allowed}]
+  - {name: other, steps: [{path: /, user: ada, id: a, expect: denied}]}
+`))
+	for _, want := range []string{`t.yaml:5:39: test "again", step 2 at`, "is an error: the request is settled",
+		`t.yaml:6:27: test "other", step 1`, "FAILED: 2 problems"} {
+		if got.status != 1 || !strings.Contains(got.out, want) {
+			t.Errorf("%q is not in %+v", want, got)
+		}
+	}
+}

@@ -38,7 +38,7 @@ func (t *Test) Run(ctx context.Context, d Decider, setTime func(time.Time)) (dif
 				r.ID = fmt.Sprintf("%s-%d", r.ID, n+1) // each is a request of its own
 			}
 			err := d.CheckInto(ctx, &r, decision)
-			if err != nil && !errors.Is(err, limiter.ErrInvalid) {
+			if err != nil && !errors.Is(err, limiter.ErrInvalid) && !errors.Is(err, limiter.ErrSettled) {
 				return nil, requests, err
 			}
 			text := s.differs(decision, n)
