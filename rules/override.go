@@ -81,6 +81,16 @@ func (u *rule) spellings() (f folding) {
 	return f
 }
 
+// SameUser reports whether a rule counts two spellings of a user together, so that an [Override] of one is one of both.
+func SameUser(s *Set, rule, one, other string) bool {
+	i, ok := s.byName[rule]
+	if !ok || i >= len(s.rules) {
+		return one == other
+	}
+	f := s.rules[i].spellings()
+	return f.of(one) == f.of(other)
+}
+
 // widest is by what more spellings count together than by any other.
 const widest = foldCase | trimBlanks
 

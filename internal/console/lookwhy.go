@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/denials"
 	"github.com/weirlimit/weir/internal/overrides"
 	"github.com/weirlimit/weir/limiter"
@@ -177,10 +178,11 @@ func (c *Console) lookWhy(ctx context.Context, asked url.Values, by *transport.A
 	w.Says = w.sentence()
 	who := cmp.Or(w.User, w.IP)
 	ip, _ := rules.OverrideAddress(w.IP)
+	set := weir.Administered(c.config.Node()).Rules.Load()
 	for _, o := range c.config.Overrides.Active(c.config.Now()) {
-		concerns := o.User != "" && o.User == w.User || o.IP != "" && o.IP == ip
+		concerns := o.User != "" && rules.SameUser(set, o.Rule, o.User, w.User) || o.IP != "" && o.IP == ip
 		if concerns && o.Tenant == w.Tenant && (o.Rule == e.Answer.Rule || slices.Contains(e.Rules, o.Rule)) &&
-			(w.Override == nil || o.User != "") {
+			(w.Override == nil || o.User == w.User && o.User != "" || w.Override.User == "") {
 			w.Override = &o
 		}
 	}
