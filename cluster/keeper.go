@@ -129,14 +129,14 @@ func (k *keeper) unless(err error) error {
 func (k *keeper) configure(c *core.Config) {
 	if k != nil {
 		k.clock.machine = c.Clock
-		if c.Clock == nil {
-			k.clock.machine = k.m.sched.Now
-		}
-		c.Clock, c.Promises = k.clock.now, k
+		c.Clock, c.Promises = k.clock.at, k
 		c.SaveEvery = limiter.Tick(k.m.config.PersistInterval / limiter.TickDuration)
 		c.RestoreWait = limiter.Tick(k.m.config.RestoreWait / limiter.TickDuration)
 	}
 }
+
+// now returns the time of counters.
+func (k *keeper) now() limiter.Tick { return k.clock.at(k.m.sched.Now()) }
 
 // begin begins to save.
 func (k *keeper) begin() {
@@ -360,7 +360,7 @@ func (k *keeper) keep(first promise) {
 	var err error
 	for i := range all {
 		f, keys := core.PromiseRecord(k.m.core, all[i].a)
-		if err = k.append(f, k.clock.now(), keys); err != nil {
+		if err = k.append(f, k.now(), keys); err != nil {
 			break
 		}
 	}

@@ -128,7 +128,7 @@ func (k *Kept) save(to *keeper, keys []uint32) error {
 			continue
 		}
 		data := append(binary.AppendUvarint(nil, uint64(len(n.name))), n.name...)
-		if err := to.store.Append(&peer.Record{At: int64(to.clock.now()), Data: append(data, now...),
+		if err := to.store.Append(&peer.Record{At: int64(to.now()), Data: append(data, now...),
 			Keys: []peer.RecordKey{{Key: n.key, Replaces: true, Weight: uint32(1 + len(now))}}}); err != nil {
 			return err
 		}

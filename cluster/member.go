@@ -209,9 +209,9 @@ func newInstance() (peer.Instance, error) {
 // assemble makes and starts the core, the links and the membership.
 func (m *member) assemble(self peer.Member) error {
 	w := &wire{}
-	var clock func() limiter.Tick
+	var clock func(limiter.Tick) limiter.Tick
 	if m.Clock != nil {
-		clock = m.Now // for counters only: the protocol waits in real time
+		clock = func(limiter.Tick) limiter.Tick { return m.Now() } // for counters only: the protocol waits in real time
 	}
 	m.fallback = table.New(m.Tables)
 	config := core.Config{

@@ -55,16 +55,19 @@ func (k *keeper) restore(c *core.Core) {
 // slower, until the machine's has caught up. So no window begins twice, and a clock that was ahead by mistake does not
 // stay so.
 type slowed struct {
-	machine func() limiter.Tick
-	ahead   limiter.Tick // at since
+	machine func(now limiter.Tick) limiter.Tick // nil: it shows what the scheduler's shows
+	ahead   limiter.Tick                        // at since
 	since   limiter.Tick
 }
 
 // slower is the part of its speed that a clock loses that is ahead.
 const slower = 10
 
-func (c *slowed) now() limiter.Tick {
-	now := c.machine()
+// at returns what it shows when the scheduler's clock shows now.
+func (c *slowed) at(now limiter.Tick) limiter.Tick {
+	if c.machine != nil {
+		now = c.machine(now)
+	}
 	if c.ahead == 0 {
 		return now
 	}
@@ -74,7 +77,7 @@ func (c *slowed) now() limiter.Tick {
 // watchClock lets the clock of counters begin no earlier than the last instant that the disk has: so no window begins
 // twice, whatever the machine's clock shows.
 func (k *keeper) watchClock(last limiter.Tick) {
-	now := k.clock.machine()
+	now := k.now() // it is not ahead yet
 	switch behind := last - now; {
 	case last == 0:
 	case behind > 0:

@@ -57,7 +57,7 @@ func TestMonthBeginsDuringACrash(t *testing.T) {
 		w.size, w.split = 3, true
 		w.ruleNamed = func(name string) *limiter.Rule { return set.Rule(name) }
 		begins := epoch + 10*limiter.Second
-		w.clock = func() limiter.Tick { return w.now - begins + berlin }
+		w.clock = func(limiter.Tick) limiter.Tick { return w.now - begins + berlin }
 		d := &directed{World: w, t: t}
 		users := []string{"ada", "bob", "eve", "kim"}
 		resolve := func(path, user string) (c arith.Charge) {

@@ -33,7 +33,7 @@ func newSubject(tb testing.TB, yaml string) limitertest.Subject { return newSubj
 func newSubjectOf(tb testing.TB, yaml string, cached bool) limitertest.Subject {
 	s := &subject{w: newWorld(1), tb: tb, clock: limitertest.Start()}
 	s.w.near.cached = cached
-	s.w.clock = func() limiter.Tick { return s.clock }
+	s.w.clock = func(limiter.Tick) limiter.Tick { return s.clock }
 	if err := s.SetRules(yaml); err != nil {
 		tb.Fatal(err)
 	}

@@ -38,7 +38,7 @@ type World struct {
 	lost    map[int]peer.Epoch // of the last owner that was lost so
 	// clock is what counters see and ruleNamed where rules come from, where a
 	// test says so.
-	clock     func() limiter.Tick
+	clock     func(now limiter.Tick) limiter.Tick
 	ruleNamed func(name string) *limiter.Rule
 	near      nearby
 	crowd     crowd

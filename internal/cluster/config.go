@@ -45,9 +45,9 @@ type Config struct {
 	// Scheduler is the node's clock and its timers, Network its way to other members.
 	Scheduler Scheduler
 	Network   Network
-	// Clock is the clock of the counters, for an embedder or a test that moves it; nil
-	// means the Scheduler's.
-	Clock func() limiter.Tick
+	// Clock returns what the clock of the counters shows when the Scheduler's shows now, for an embedder or a test that
+	// moves it; nil means the same.
+	Clock func(now limiter.Tick) limiter.Tick
 	// Rand makes pauses that must differ between nodes. The core uses it under a lock.
 	Rand *rand.Rand
 	// Rule returns the rule with that name in this node's rules file, nil if there is

@@ -60,7 +60,7 @@ const ClocksDiffer = route.ClocksDiffer
 func ClockDifference(c *Core) (of peer.Instance, by limiter.Tick) {
 	now := c.config.Scheduler.Now()
 	if c.config.Clock != nil {
-		now = c.config.Clock()
+		now = c.config.Clock(now)
 	}
 	return route.ClockDifference(c.calls, now)
 }

@@ -42,7 +42,7 @@ func (c *Core) begin() *turn {
 	t.c, t.Node, t.Panicked, t.Now = c, t, c.config.Panicked, c.config.Scheduler.Now()
 	t.Out.Begin(c.mesh)
 	if t.At = t.Now; c.config.Clock != nil {
-		t.At = c.config.Clock()
+		t.At = c.config.Clock(t.Now)
 	}
 	c.pulse(t)
 	return t
