@@ -82,14 +82,28 @@ func ofDisks() []mutation {
 			{"internal/disk/store.go", "if errors.Is(err, fs.ErrExist) {", "if false {"},
 		}},
 		{name: "records end by their size", pkg: "./internal/cluster", test: "^TestRecordsEndByTheirSize$", edits: []edit{
-			{"internal/cluster/save.go", "s.frame.Keys(p.id, most, s.at, recordBytes)",
-				"s.frame.Keys(p.id, most, s.at, 1<<30)"},
+			{"internal/cluster/save.go", "savedAtOnce-n, recordBytes)",
+				"savedAtOnce-n, 1<<30)"},
 		}},
 		{name: "ids are saved with a partition", pkg: "./internal/cluster", test: "^TestRecordsEndByTheirSize$",
 			edits: []edit{
-				{"internal/cluster/save.go", "table.Keys(s.c.table, int(p.id), true)",
-					"table.Keys(s.c.table, int(p.id), false)"},
+				{"internal/cluster/save.go", "if saved.Batch.Kind == peer.Snapshot {", "if false {"},
 			}},
+		{name: "what was charged is saved", pkg: core, test: "^TestWhatWasChargedIsSaved$", edits: []edit{
+			{"limiter/table/found.go", "		k.slot.class |= charged\n", ""},
+		}},
+		{name: "new counters are saved", pkg: core, test: "^TestWhatWasChargedIsSaved$", edits: []edit{
+			{"limiter/table/decide.go", "			s.class |= charged\n", ""},
+		}},
+		{name: "marks move with words", pkg: "./limiter/table", test: "^TestExportCharged$", edits: []edit{
+			{"limiter/table/words.go", "class|s.class&charged", "class"},
+		}},
+		{name: "counters of other limits are listed for the disk", pkg: core, test: "^TestWhatWasChargedIsSaved$",
+			edits: []edit{{"internal/cluster/replica/owner.go", "if c.Converted&(1<<i) != 0 {", "if false {"}}},
+		{name: "what may recover sooner is listed for the disk", pkg: replica, test: "^TestChangesForTheDiskAlone$",
+			edits: []edit{{save, "if cost == 0 || id != nil && (id.Hold > 0 || id.Rate > 0 || id.Lent) {", "if false {"}}},
+		{name: "what was charged before an ownership ended is saved", pkg: replica, test: "^TestChangesForTheDiskAlone$",
+			edits: []edit{{"internal/cluster/replica/heir.go", "		p.saving.ended(&own.changes)\n", ""}}},
 		{name: "partitions that start empty are told", pkg: "./cluster", test: "^TestPartitionsThatStartEmptyAreTold$",
 			edits: []edit{
 				{"cluster/restore.go", "	k.filled = last > 0\n", ""},

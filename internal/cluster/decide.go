@@ -273,6 +273,7 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 			cost = k.Cost
 		}
 		p := d.parts.of(k)
+		replica.Converted(p.r.Own(), charge, i)
 		if stamp, wait := p.charged(t, k, id, id != nil && charge.ID.Came&(1<<i) != 0, cost); wait {
 			h = d.withhold(t, p, h, q, stamp, answer, idle)
 		}

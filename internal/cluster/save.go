@@ -44,8 +44,7 @@ func NewDisk(c *Core) *Disk { return &Disk{c: c} }
 // have, so that what was written before the start or an error may be deleted.
 //
 // Changes are saved with the counters as they are when the frame is filled, which is not before they were made. Each
-// partition's lock is held while the hashes of its keys are listed, and then for 128 keys at a time, or fewer whose
-// counters take 16 KiB.
+// partition's lock is held for 128 keys at a time, or fewer whose counters take 16 KiB, or a look at 1,024.
 func (d *Disk) Save(keys []uint32, large func(key uint32, counters int) bool, put func(*peer.Frame, limiter.Tick,
 	[]peer.RecordKey) error) (complete bool, err error) {
 	c := d.c
@@ -157,44 +156,46 @@ func (s *saver) partition(p *partition, whole bool) error {
 // state saves the state of a partition. It reports false if another state has taken its place meanwhile.
 func (s *saver) state(p *partition, whole bool) (done bool, err error) {
 	var saved replica.Saved
-	some := false
-	s.step(p, func(_ *turn, r *replica.Replica, st *replica.Step) {
-		if whole {
-			r.OnDisk().SaveState()
-		}
-		if saved, some = r.OnDisk().Save(st); some && saved.Batch.Kind == peer.Snapshot && !saved.Nothing {
-			saved.Keys = table.Keys(s.c.table, int(p.id), true)
-		}
-	})
-	switch {
-	case !some:
-		s.complete = s.complete && !saved.Old
-		return true, nil
-	case saved.Nothing:
-		s.key(uint32(p.id), true, 0)
-		return true, s.full()
-	}
-	b := saved.Batch
+	from, more := uint64(0), true
 	for i := 0; ; i++ {
-		n, part, same, had := 0, b, false, len(s.frame.Frame.Entries)
-		s.step(p, func(_ *turn, r *replica.Replica, _ *replica.Step) {
-			if !r.OnDisk().Saving(&b) {
-				r.OnDisk().Unfinished()
+		n, had, same, some := 0, len(s.frame.Frame.Entries), false, true
+		part := peer.Batch{}
+		s.step(p, func(_ *turn, r *replica.Replica, st *replica.Step) {
+			switch disk := r.OnDisk(); {
+			case i == 0:
+				if whole {
+					disk.SaveState()
+				}
+				if saved, some = disk.Save(st); !some || saved.Nothing {
+					return
+				}
+				if saved.Batch.Kind == peer.Snapshot {
+					s.c.table.ExportIDs(int(p.id), 0, s.at, func(e table.Entry) { saved.Keys = append(saved.Keys, e.Hi) })
+				}
+			case !disk.Saving(&saved.Batch):
+				disk.Unfinished()
 				return
 			}
-			most := saved.Keys[:min(len(saved.Keys), savedAtOnce)]
-			n = s.frame.Keys(p.id, most, s.at, recordBytes)
-			part.First, part.Last = i == 0, n == len(saved.Keys)
+			n, from, more = s.export(p, &saved, from)
+			part = saved.Batch
+			part.First, part.Last = i == 0, !more
 			switch {
-			case b.Kind == peer.Snapshot:
+			case part.Kind == peer.Snapshot:
 				part.Base = uint64(i)
-			case !part.Last: // the state is that of the batch when all of its parts are there
-				part.Epoch, part.Seq = b.BaseEpoch, b.Base
+			case more: // the state is that of the batch when all of its parts are there
+				part.Epoch, part.Seq = part.BaseEpoch, part.Base
 			}
 			s.frame.Batch(part, n)
 			same = true
 		})
-		if !same { // also after a panic
+		switch {
+		case !some:
+			s.complete = s.complete && !saved.Old
+			return true, nil
+		case saved.Nothing:
+			s.key(uint32(p.id), true, 0)
+			return true, s.full()
+		case !same: // also after a panic
 			s.frame.Cut(had)
 			return false, nil
 		}
@@ -202,8 +203,21 @@ func (s *saver) state(p *partition, whole bool) (done bool, err error) {
 		if err := s.full(); err != nil || part.Last {
 			return true, err
 		}
+	}
+}
+
+// export adds counters of a partition to the frame: of the keys that are listed, which it takes off the list, and then
+// of those that were charged, or of all, from a place on. It returns of how many, and where to go on if there are more.
+func (s *saver) export(p *partition, saved *replica.Saved, from uint64) (n int, next uint64, more bool) {
+	if listed := saved.Keys[:min(len(saved.Keys), savedAtOnce)]; len(listed) > 0 {
+		n = s.frame.Keys(p.id, listed, s.at, recordBytes)
 		saved.Keys = saved.Keys[n:]
 	}
+	if len(saved.Keys) > 0 || n == savedAtOnce {
+		return n, from, true
+	}
+	others, next, more := s.frame.Charged(p.id, from, saved.Batch.Kind == peer.Snapshot, s.at, savedAtOnce-n, recordBytes)
+	return n + others, next, more
 }
 
 // promises saves what this node has promised of a partition.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"slices"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/cluster/route"
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/internal/peerlink"
 	"github.com/weirlimit/weir/limiter"
@@ -224,10 +227,109 @@ func TestRecordsEndByTheirSize(t *testing.T) {
 		}
 	}
 	saved, _ := disk.restored(t)
-	want, got := table.Keys(c.table, int(p.id), true), table.Keys(saved.table, int(p.id), true)
-	slices.Sort(want) // each table has an order of its own
-	slices.Sort(got)
+	want, got := hashesOf(c, p), hashesOf(saved, p)
 	if !slices.Equal(got, want) || len(got) < keys+5 {
 		t.Errorf("the disk has %d keys and ids, want %d", len(got), len(want))
 	}
+}
+
+// A save writes the keys of a partition that were charged since the one before, and no others; and what is read back
+// is what the partition has.
+func TestWhatWasChargedIsSaved(t *testing.T) {
+	c, p, h, charge := saving(t)
+	c.SetView(view.New(self, []peer.Member{{Name: "a", Instance: self, State: peer.Active}}, h, 1, 1))
+	e := peer.Epoch{Counter: 2, Instance: self}
+	put(c, p, replica.Fixture{Role: peer.Owned, Epoch: e, Owner: e})
+	check := func(i uint64) {
+		t.Helper()
+		var one arith.Charge
+		k := *charge.Key(0)
+		k.Hash.Hi, k.Cost = i*0x9e3779b97f4a7c15, 1
+		one.Add(k)
+		var d limiter.Decision
+		q := route.Request{Wait: replica.Wait{Charge: &one}}
+		tn := c.begin()
+		defer tn.end()
+		if v, _ := c.decider.handle(tn, &q, &d, nil); v != route.Answered || !d.Allowed {
+			t.Fatalf("%v %+v", v, d)
+		}
+	}
+	disk, from, gone := &onDisk{codec: peerlink.NewCodec()}, NewDisk(c), []uint64(nil)
+	save := func() (keys int) {
+		t.Helper()
+		before := len(disk.frames)
+		gone = nil
+		if _, err := from.Save(nil, notLarge, disk.put); err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range disk.frames[before:] {
+			if err := disk.codec.Read(b, func(f *peer.Frame) {
+				keys += len(f.Entries)
+				for i := range f.Entries {
+					if f.Entries[i].Gone {
+						gone = append(gone, f.Entries[i].Hi)
+					}
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return keys
+	}
+	const keys = 5000
+	for i := range uint64(keys) {
+		check(i + 1)
+	}
+	if n := save(); n != keys {
+		t.Errorf("%d keys are saved at first", n)
+	}
+	if n := save(); n != 0 {
+		t.Errorf("%d keys are saved, and nothing has changed", n)
+	}
+	for i := range uint64(100) {
+		check(1 + 7*i)
+	}
+	check(keys + 1)
+	if n := save(); n != 101 {
+		t.Errorf("%d keys are saved, and 101 were charged", n)
+	}
+	saved, q := disk.restored(t)
+	var want, got []table.Entry
+	c.table.Export(int(p.id), h.now, func(e table.Entry) { want = append(want, e) })
+	saved.table.Export(int(q.id), h.now, func(e table.Entry) { got = append(got, e) })
+	for _, all := range [][]table.Entry{want, got} {
+		slices.SortFunc(all, func(a, b table.Entry) int { return cmp.Compare(a.Hi, b.Hi) })
+	}
+	if !slices.EqualFunc(got, want, func(a, b table.Entry) bool { return a.Hi == b.Hi && a.State == b.State }) {
+		t.Errorf("%d counters are read back, and %d were saved", len(got), len(want))
+	}
+
+	// A shorter window lets a counter recover: it is there no more at the next save.
+	long := charge.Key(0).Rule.Limits
+	short, err := limiter.NewLimit(limiter.Spec{Name: long[0].Name(), Algorithm: limiter.FixedWindow, Limit: 100,
+		Window: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	charge.Key(0).Rule.Limits = []*limiter.Limit{short}
+	check(1)
+	charge.Key(0).Rule.Limits = long
+	h.now += limiter.Minute
+	for i := range uint64(2 * keys) {
+		check(2*keys + i)
+	}
+	one := uint64(0x9e3779b97f4a7c15)
+	if slices.Contains(hashesOf(c, p), one) || slices.Contains(table.Keys(c.table, int(p.id)), one) {
+		t.Fatal("the counter is still there")
+	}
+	if save(); !slices.Equal(gone, []uint64{one}) {
+		t.Errorf("%x are written to be gone, want %x", gone, one)
+	}
+}
+
+// hashesOf returns the hashes of all counters and ids of a partition.
+func hashesOf(c *Core, p *partition) (all []uint64) {
+	c.table.Export(int(p.id), 0, func(e table.Entry) { all = append(all, e.Hi) })
+	slices.Sort(all) // each table has an order of its own
+	return slices.Compact(all)
 }

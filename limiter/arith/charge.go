@@ -56,6 +56,10 @@ type Charge struct {
 	// has entered a list of top keys.
 	Unnamed uint32
 
+	// Converted is set by the decider, and stays until Clear: bit i says that a counter of key i was another limit's, so
+	// that it may recover sooner now.
+	Converted uint32
+
 	// ID makes the charge one that is made once: if it is remembered, nothing is charged. nil,
 	// the usual case: each charge is made. It is read, never changed.
 	ID *Idempotency
@@ -72,7 +76,7 @@ type Charge struct {
 
 // Clear empties the charge and keeps its memory.
 func (c *Charge) Clear() {
-	c.Peek, c.Dry, c.Unnamed, c.ID, c.Trace, c.n, c.more = false, false, 0, nil, nil, 0, c.more[:0]
+	c.Peek, c.Dry, c.Unnamed, c.Converted, c.ID, c.Trace, c.n, c.more = false, false, 0, 0, nil, nil, 0, c.more[:0]
 }
 
 // Len returns the number of keys.

@@ -73,3 +73,10 @@ func (p *partition) become(s *slot, l *limiter.Limit, k *arith.Key, now limiter.
 	}
 	return have
 }
+
+// convert notes in a charge that a slot had another limit.
+func convert(c *arith.Charge, key int, had uint16, s *slot) {
+	if s.limit != had {
+		c.Converted |= 1 << key
+	}
+}

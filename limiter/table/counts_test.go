@@ -31,8 +31,8 @@ func (t *Table) checkCounts() error {
 			if _, twice := blocks[s.words]; twice {
 				return fmt.Errorf("partition %d, slot %d: block %d is used twice", i, j, s.words)
 			}
-			blocks[s.words] = s.class
-			n := int64(classWords(s.class)) * wordBytes
+			blocks[s.words] = s.sizeClass()
+			n := int64(classWords(s.sizeClass())) * wordBytes
 			words, bytes[s.limit] = words+n, bytes[s.limit]+n
 		}
 		if t.copies[i].words != words {

@@ -310,10 +310,11 @@ func (t *Table) probe(now limiter.Tick, c *arith.Charge, d *limiter.Decision, co
 			lo := identity(key, l)
 			if at, found := p.slots.find(place, lo); found {
 				k.found = p.slots.at(at)
-				if t.registry.limit(k.found.limit) != l {
+				if had := k.found.limit; t.registry.limit(had) != l {
 					if k.seen = p.look(k.found, l, key, now); k.seen == nil {
 						return false
 					}
+					convert(c, i, had, k.found)
 				}
 				if k.words = t.words(k.found); k.found.from != 0 {
 					p.asked(k.found)
@@ -342,15 +343,18 @@ func (t *Table) charge(now limiter.Tick, c *arith.Charge, d *limiter.Decision, c
 		if k.added = k.found == nil; !k.added && !charge {
 			l = k.part.table.registry.limit(s.limit) // a block changes no number
 		} else if !k.added {
+			had := s.limit
 			if l = k.part.become(s, l, c.Key(out.Key), now); l == out.Limit {
 				k.seen = l
 			}
+			convert(c, out.Key, had, s)
 		}
 		if charge {
 			if k.part.due != never {
 				k.part.noteCharge(s.place, s.lo^arith.NameID(l), l, new(s.state.Open(l)), now, out.Cost)
 			}
 			s.state.Charge(l, k.words, now, out.Cost)
+			s.class |= charged
 			k.charged = out.Cost
 			arith.NoteCharged(d, i, now)
 		}

@@ -141,6 +141,7 @@ func (t *Table) admit(now limiter.Tick, cost uint64, l *limiter.Limit, k *opened
 	}
 	if cost > 0 {
 		k.counts.Charge(l, words, now, cost)
+		k.slot.class |= charged
 	}
 	k.slot.state = k.counts.State(l)
 	k.counts.Report(l, words, now, k.used, cost, false, out)

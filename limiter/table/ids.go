@@ -304,6 +304,7 @@ func (t *Table) decideRest(now limiter.Tick, c *arith.Charge, d *limiter.Decisio
 	}
 	for i := range rest.Len() {
 		c.Unnamed |= rest.Unnamed >> i & 1 << index[i]
+		c.Converted |= rest.Converted >> i & 1 << index[i]
 	}
 	if !d.Allowed {
 		for i := range d.Len() {

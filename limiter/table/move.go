@@ -104,32 +104,12 @@ func (t *Table) Export(part int, now limiter.Tick, visit func(Entry)) {
 }
 
 // Keys returns the high halves of the hashes of a partition's counters, each once, in the order in which they lie in
-// memory: also of those that have ended, and of remembered ids if they are wanted. A key's are exported by
-// [Table.ExportKey].
-func Keys(t *Table, part int, ids bool) (all []uint64) {
-	p, err := t.partition(part)
-	if err != nil {
-		return nil
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	last := uint64(0)
-	add := func(place uint64) {
-		if len(all) == 0 || place != last { // counters of one key are neighbours
-			all, last = append(all, t.order.hash(place)), place
-		}
-	}
-	all = make([]uint64, 0, p.slots.used)
-	for i := range p.slots.size {
-		if s := p.slots.at(i); s.limit != 0 {
-			add(s.place)
-		}
-	}
-	if g := t.ring(p); ids {
-		for _, pos := range g.byPlace() {
-			add(g.ring[pos].place)
-		}
-	}
+// memory: also of those that have ended. A key's are exported by [Table.ExportKey].
+func Keys(t *Table, part int) (all []uint64) {
+	ExportCharged(t, part, 0, 0, func(hi uint64, _ bool) (yes, stop bool) {
+		all = append(all, hi)
+		return false, false
+	}, nil)
 	return all
 }
 

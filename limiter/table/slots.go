@@ -16,9 +16,14 @@ type slot struct {
 	state     arith.State
 	words     uint32 // reference to its words in the slab, 0 if none
 	limit     uint16 // number of its limit in the registry, 0 for a free slot
-	class     uint8  // size class of its words
+	class     uint8  // size class of its words, and charged
 	from      uint8  // who sent it, see Entry.From; 0 once a check has asked for it
 }
+
+// charged, in the class of a slot, says that a check has charged it since [ExportCharged] looked at it.
+const charged uint8 = 1 << 7
+
+func (s *slot) sizeClass() uint8 { return s.class &^ charged }
 
 // The slots of a partition are in blocks of blockSlots, so it grows by adding a block. A partition of up
 // to oneMost slots has one block of any size: it grows by smaller steps, and its slots are found

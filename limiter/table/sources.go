@@ -107,7 +107,7 @@ func (p *partition) sentIDs(from uint8, n int) {
 func (p *partition) asked(s *slot) {
 	bytes := int64(0)
 	if s.words != 0 {
-		bytes = int64(classWords(s.class)) * wordBytes
+		bytes = int64(classWords(s.sizeClass())) * wordBytes
 	}
 	p.sent(s, -1)
 	p.sentWords(s, -bytes)

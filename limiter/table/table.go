@@ -201,7 +201,7 @@ func (t *Table) words(s *slot) []uint64 {
 	if s.words == 0 {
 		return nil
 	}
-	return t.room.slab.block(s.words, s.class)
+	return t.room.slab.block(s.words, s.sizeClass())
 }
 
 // room ensures that a slot, which has the given words, has need words. If that would
@@ -232,7 +232,7 @@ func (p *partition) discard(s *slot) {
 func (p *partition) relabel(s *slot, id uint16) (had uint16) {
 	had = s.limit
 	if s.words != 0 {
-		bytes := int64(classWords(s.class)) * wordBytes
+		bytes := int64(classWords(s.sizeClass())) * wordBytes
 		p.countWords(had, -bytes)
 		p.countWords(id, bytes)
 	}

@@ -142,7 +142,7 @@ func (p *partition) belongsAll(n int64) {
 			continue
 		}
 		if p.belongsSlot(s, n); s.words != 0 && s.from == 0 {
-			p.belongsBytes(keyLo(s.lo, p.table.registry.limit(s.limit)), n*int64(classWords(s.class))*wordBytes)
+			p.belongsBytes(keyLo(s.lo, p.table.registry.limit(s.limit)), n*int64(classWords(s.sizeClass()))*wordBytes)
 		}
 	}
 	g := p.table.ring(p)

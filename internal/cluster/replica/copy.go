@@ -18,7 +18,7 @@ func (p *Replica) Flush(t *Step) {
 // flush sends the batches that are due.
 func (o *Ownership) flush(t *Step) {
 	if !o.tracks() {
-		if o.isolated(t) && !forDisk(t, o) {
+		if o.isolated(t) && !onlyForDisk(t, o) {
 			if o.held.saving != nil {
 				o.cut(o.held)
 			}
@@ -66,7 +66,6 @@ func (o *Ownership) feed(t *Step, g *target, due bool) {
 // cut closes the batch that is being collected, if it has any change.
 func (o *Ownership) cut(held *state) {
 	if o.dirtyAt != 0 {
-		held.saving.collect(&o.changes)
 		held.seq = o.open
 		if o.ids.some {
 			o.ids.cut(o)

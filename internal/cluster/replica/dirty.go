@@ -19,7 +19,6 @@ type dirtyKeys struct {
 	// plus 1, or 0 if it is free. It is not used for up to fewDirty keys. Its length is
 	// a power of two, at least twice that of list.
 	index []int32
-	fresh freshKeys // those that are for the disk alone
 }
 
 // fewDirty is the number of keys up to which a scan of list is faster than the index.

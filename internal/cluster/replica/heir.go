@@ -188,7 +188,7 @@ func (o *Ownership) end() {
 // disown ends this node's ownership.
 func (p *Replica) disown() {
 	if own := p.own; own != nil {
-		p.saving.collect(&own.changes)
+		p.saving.ended(&own.changes)
 		own.end()
 		for i := range own.Waits.waiters {
 			p.waiting = append(p.waiting, own.Waits.waiters[i].Request)

@@ -155,7 +155,7 @@ func (g *target) waitFrom(now limiter.Tick) {
 
 // busy reports whether the ownership has pending work.
 func (o *Ownership) busy(t *Step) bool {
-	return o.suspended != 0 || o.dirtyAt != 0 && !forDisk(t, o) ||
+	return o.suspended != 0 || o.dirtyAt != 0 && !onlyForDisk(t, o) ||
 		len(o.withheld)+len(o.awaited)+len(o.inDoubt)+len(o.late)+len(o.Waits.waiters) > 0 || o.next != nil || o.revoking ||
 		o.renew || o.handover != nil ||
 		o.heir != nil && (o.heir.lapsed || o.heir.sent > o.heir.acked)
@@ -236,8 +236,9 @@ func (o *succession) isolated(t *Step) bool {
 func (o *Ownership) Charged(t *Step, k *arith.Key, id *arith.Idempotency, came bool,
 	cost uint64) (stamp uint64, wait bool) {
 	guarded := !o.isolated(t)
+	o.held.saving.charged(k, id, cost)
 	if !o.tracks() && !guarded {
-		return o.held.saving.charged(t, &o.changes, k, id), false
+		return forDisk(t, o), false
 	}
 	if id != nil && k.Cost > 0 {
 		if o.ids.some = true; came && o.held.saving == nil {
@@ -270,6 +271,14 @@ func (o *Ownership) Charged(t *Step, k *arith.Key, id *arith.Idempotency, came b
 		o.makeUrgent(t)
 	}
 	return o.open, false
+}
+
+// Converted records whether a check has come with another limit than a counter of its i-th key had: that may recover
+// sooner now. [Ownership.Charged] follows.
+func Converted(o *Ownership, c *arith.Charge, i int) {
+	if c.Converted&(1<<i) != 0 {
+		o.held.saving.changed(c.Key(i).Hash.Hi)
+	}
 }
 
 // Imported records that a key was changed by an operator. Its copies get that at the end of the turn.

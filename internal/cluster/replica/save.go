@@ -9,9 +9,12 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// A disk is one more member that only holds copies. What it lacks is collected where changes are put into batches for
-// the heir, or arrive in those of an owner, so nothing on a check's path knows of it. What is read back is a copy: a
-// state that an owner once had, under the epoch and sequence that it had. It is never heir or owner.
+// A disk is one more member that only holds copies. What is read back is a copy: a state that an owner once had, under
+// the epoch and sequence that it had. It is never heir or owner.
+//
+// Of what checks charge nothing is listed: the store marks the counters, and a save looks for those with marks. A key
+// that is there no more has recovered, and what the disk has of it recovers no later, since a charge lets no counter
+// recover sooner. What may do so is listed: resets, refunds, settlements, imports, other limits.
 
 // saving is what the disk lacks of the state held.
 type saving struct {
@@ -24,8 +27,10 @@ type saving struct {
 	old bool
 	// gone is when a save first found nothing held of what the disk has; 0 if it did not.
 	gone limiter.Tick
-	// keys changed since. whole means that all are to be written.
+	// keys changed since, beside those that the store has marked; uncut means that such were charged after the last batch
+	// of an ownership that has ended. whole means that all are to be written.
 	keys  keySet
+	uncut bool
 	whole bool
 	// replacedSince means that another state has taken the place of that of the last save.
 	replacedSince bool
@@ -36,52 +41,39 @@ type saving struct {
 // mostUnsaved is how many changed keys are remembered at least. With half as many more all keys are written.
 const mostUnsaved = 1 << 12
 
-// charged records what an owner has charged whose changes nobody gets but the disk, if there is one. No tick ends the
-// batch: the next save does.
-func (s *saving) charged(t *Step, o *changes, k *arith.Key, id *arith.Idempotency) (stamp uint64) {
+// charged records that an owner has changed a key, and perhaps an id, as [Ownership.Charged] is told.
+func (s *saving) charged(k *arith.Key, id *arith.Idempotency, cost uint64) {
 	if s == nil {
-		return 0
+		return
 	}
 	if id != nil && k.Cost > 0 {
-		o.dirty.fresh.add(s, table.IDOf(k, id.ID).Hi)
+		s.changed(table.IDOf(k, id.ID).Hi)
 	}
-	o.dirty.fresh.add(s, k.Hash.Hi)
+	if cost == 0 || id != nil && (id.Hold > 0 || id.Rate > 0 || id.Lent) {
+		s.changed(k.Hash.Hi)
+	}
+}
+
+// forDisk notes a change that nobody gets but the disk, if there is one. No tick ends its batch: the next save does.
+func forDisk(t *Step, o *Ownership) (stamp uint64) {
+	if o.held.saving == nil {
+		return 0
+	}
 	if o.dirtyAt == 0 {
 		o.dirtyAt = t.Now
 	}
 	return o.open
 }
 
-// freshKeys are the last keys of [saving.charged]. They lie beside what each check reads of an owner: what the disk
-// lacks lies elsewhere in memory, and is read once in so many checks.
-type freshKeys struct {
-	n    int
-	keys [6]uint64
+// ended records that an ownership has ended.
+func (s *saving) ended(o *changes) {
+	if s != nil && o.dirtyAt != 0 {
+		s.uncut = true
+	}
 }
 
-func (f *freshKeys) add(s *saving, hi uint64) {
-	for _, k := range f.keys[:f.n] {
-		if k == hi {
-			return
-		}
-	}
-	if f.n == len(f.keys) {
-		f.pass(s)
-	}
-	f.keys[f.n] = hi
-	f.n++
-}
-
-// pass adds them to what the disk lacks.
-func (f *freshKeys) pass(s *saving) {
-	for _, k := range f.keys[:f.n] {
-		s.changed(k)
-	}
-	f.n = 0
-}
-
-// forDisk reports whether the batch that an owner collects is for nobody but its disk, see [saving.charged].
-func forDisk(t *Step, o *Ownership) bool {
+// onlyForDisk reports whether the batch that an owner collects is for nobody but its disk.
+func onlyForDisk(t *Step, o *Ownership) bool {
 	return o.held.saving != nil && len(o.dirty.list) == 0 && !o.urgent && !o.tracks() && o.isolated(t)
 }
 
@@ -154,22 +146,6 @@ func (s *saving) replaced() {
 	}
 }
 
-// collect records the keys of the batch that an owner is collecting.
-func (s *saving) collect(o *changes) {
-	if s == nil {
-		return
-	}
-	o.dirty.fresh.pass(s)
-	if s.whole {
-		return
-	}
-	for i := range o.dirty.list {
-		if d := &o.dirty.list[i]; d.last == o.open {
-			s.changed(d.hi)
-		}
-	}
-}
-
 // OnDisk is what a disk gets of a replica, and what it gives back.
 type OnDisk struct{ p *Replica }
 
@@ -180,7 +156,7 @@ func (p *Replica) OnDisk() OnDisk { return OnDisk{p} }
 // means that nothing is to be written, and that the disk must not delete old records either.
 type Saved struct {
 	Batch   peer.Batch
-	Keys    []uint64 // nil with a snapshot: all
+	Keys    []uint64 // in a delta, beside those that were charged
 	Nothing bool
 	Old     bool
 }
@@ -213,7 +189,7 @@ func (d OnDisk) Save(t *Step) (Saved, bool) {
 	case !s.has || s.whole:
 		out.Batch = peer.Batch{Partition: p.id, Kind: peer.Snapshot, Epoch: p.epoch, Seq: p.seq}
 		s.keys = keySet{}
-	case s.keys.n == 0 && s.epoch == p.epoch && s.seq == p.seq:
+	case s.keys.n == 0 && !s.uncut && s.epoch == p.epoch && s.seq == p.seq:
 		s.keys = keySet{}
 		return out, false
 	default:
