@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/weirlimit/weir/internal/redistest"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -30,11 +31,11 @@ const soon = 60 * time.Second
 // values. Prometheus itself adds job and instance.
 type exposed map[string]map[string][]string
 
-// Every metric, label and value that the dashboard's queries and the alerts name is exposed
-// by nodes of a cluster that are asked.
+// Every metric, label and value that the dashboard's queries and the alerts name is exposed by nodes that are asked: of
+// a cluster, of which one has a data directory, or of one that counts in Redis.
 func TestDashboard(t *testing.T) {
 	all := exposed{}
-	for _, addr := range cluster(t) {
+	for _, addr := range nodes(t) {
 		all.scrape(t, addr)
 	}
 	all.alerts(t)
@@ -212,9 +213,9 @@ func (e exposed) add(name string, m *dto.Metric) {
 	}
 }
 
-// cluster runs three nodes as processes, asks each of them a little, and returns
-// where their administration is. They have the rules that docker-compose.yaml mounts.
-func cluster(t *testing.T) []string {
+// nodes runs three nodes of a cluster and one with Redis as processes, asks each of them a little, and returns where
+// their administration is. They have the rules that docker-compose.yaml mounts.
+func nodes(t *testing.T) []string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "node")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/node")
@@ -222,15 +223,21 @@ func cluster(t *testing.T) []string {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	ports := freePorts(t, 15)
+	rules, ports := filepath.Join(root, "deploy", "weir", "rules.yaml"), freePorts(t, 18)
 	join := strings.Join([]string{ports[0], ports[5], ports[10]}, ",")
 	for i := range 3 {
 		p := ports[5*i:]
-		start(t, program, "--name", fmt.Sprintf("node-%d", i+1), "--join", join, "--gossip-addr", p[0], "--peer-addr", p[1],
-			"--grpc-addr", p[2], "--http-addr", p[3], "--admin-addr", p[4], "--health-addr", "off", "--rules",
-			filepath.Join(root, "deploy", "weir", "rules.yaml"))
+		args := []string{"--name", fmt.Sprintf("node-%d", i+1), "--join", join, "--gossip-addr", p[0], "--peer-addr", p[1],
+			"--grpc-addr", p[2], "--http-addr", p[3], "--admin-addr", p[4], "--health-addr", "off", "--rules", rules}
+		if i == 0 {
+			args = append(args, "--data-dir", t.TempDir())
+		}
+		start(t, program, args...)
 	}
-	addrs := []string{ports[3], ports[8], ports[13]}
+	start(t, program, "--backend", "redis", "--redis-addr", redistest.Start(t).Socket, "--redis-timeout", "10s",
+		"--grpc-addr", ports[15], "--http-addr", ports[16], "--admin-addr", ports[17], "--health-addr", "off", "--rules",
+		rules)
+	addrs := []string{ports[3], ports[8], ports[13], ports[16]}
 	for _, a := range addrs {
 		eventually(t, a+" is ready", func() bool { return status("http://"+a+"/readyz") == http.StatusOK })
 	}
@@ -239,7 +246,7 @@ func cluster(t *testing.T) []string {
 			t.Fatalf("%s answers %d", a, got)
 		}
 	}
-	return []string{ports[4], ports[9], ports[14]}
+	return []string{ports[4], ports[9], ports[14], ports[17]}
 }
 
 func start(t *testing.T, program string, args ...string) {
