@@ -12,10 +12,15 @@ import (
 
 const lockName = "lock"
 
-// Lock implements [Files]. The system lets go of the lock when the process ends.
+// Lock implements [Files]. The system lets go of the lock when the process ends. Its file is written to by nobody, and
+// must not keep the file system from becoming read-only.
 func (d *directory) Lock() (io.Closer, error) {
-	f, err := d.root.OpenFile(lockName, os.O_CREATE|os.O_RDWR, 0o600)
+	made, err := d.root.OpenFile(lockName, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
+		return nil, err
+	}
+	f, err := d.root.Open(lockName)
+	if err := errors.Join(err, made.Close()); err != nil {
 		return nil, err
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
