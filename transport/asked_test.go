@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -81,7 +82,8 @@ func FuzzExplainAndReset(f *testing.F) {
 			t.Fatalf("explained with %v, and a check of it: %v", err, refused)
 		}
 		if err == nil {
-			if len(e.GetLimits()) != len(m.GetLimits()) || d.explained.User != m.GetUser() || d.explained.Cost != costOf(m) {
+			if len(e.GetLimits()) != len(m.GetLimits()) || d.explained.User != m.GetUser() ||
+				d.explained.Cost != weirwire.CostOf(m) {
 				t.Errorf("%v was understood as %+v", m, d.explained)
 			}
 			out, err := proto.Marshal(e)
@@ -89,7 +91,7 @@ func FuzzExplainAndReset(f *testing.F) {
 			if err != nil || proto.Unmarshal(out, again) != nil || !proto.Equal(e, again) {
 				t.Errorf("%v cannot be sent: %v", e, err)
 			}
-			if x := ExplanationOf(e); len(x.Limits) != len(want.Limits) {
+			if x := weirwire.ExplanationOf(e); len(x.Limits) != len(want.Limits) {
 				t.Errorf("%v came over as %+v", e, x)
 			}
 		}

@@ -5,7 +5,9 @@ import (
 	"errors"
 
 	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
 // batch is the memory of one batch of checks: requests, decisions and errors. Batches
@@ -13,25 +15,33 @@ import (
 type batch struct {
 	requests  []limiter.Request
 	decisions []limiter.Decision
-	alike     alikes // of requests
+	filler    weirwire.Filler // of requests
 
 	// failed lists the requests that were not decided, ascending; errs has their
 	// errors.
 	failed []int
 	errs   []error
-
-	attributes []map[string]string // one for each request, made when needed
 }
 
 // grow makes room for n requests and n decisions. They contain values of an earlier
 // batch. It is called before requests are written, since none of them is alike then.
 func (b *batch) grow(n int) {
-	b.alike.n = 0
+	b.filler.Forget()
 	if n > len(b.requests) {
 		b.requests = make([]limiter.Request, n)
 		b.decisions = append(b.decisions, make([]limiter.Decision, n-len(b.decisions))...)
 	}
 	b.failed, b.errs = b.failed[:0], b.errs[:0]
+}
+
+// fillColumns turns the n checks of a message, which [weirwire.ColumnsLen] has returned without an error,
+// into requests. alike is what all of them have in common.
+func (b *batch) fillColumns(m *weirv1.CheckColumns, n int, alike *limiter.Request) {
+	if n > len(b.requests) {
+		b.grow(n)
+	}
+	b.failed, b.errs = b.failed[:0], b.errs[:0]
+	b.filler.Fill(b.requests[:n], m, alike)
 }
 
 // widest returns the largest number of limits that one of the first n decisions has.
@@ -41,18 +51,6 @@ func (b *batch) widest(n int) int {
 		most = max(most, b.decisions[i].Len())
 	}
 	return most
-}
-
-// attributesOf returns an empty map for request i.
-func (b *batch) attributesOf(i int) map[string]string {
-	for len(b.attributes) <= i {
-		b.attributes = append(b.attributes, nil)
-	}
-	if b.attributes[i] == nil {
-		b.attributes[i] = make(map[string]string)
-	}
-	clear(b.attributes[i])
-	return b.attributes[i]
 }
 
 // decide decides the first n requests, all at one instant. peeks says which are only peeked; nil: none is. An
@@ -84,12 +82,4 @@ func (b *batch) note(err error) error {
 	}
 	b.failed, b.errs = append(b.failed, some.Index...), append(b.errs, some.Errs...)
 	return nil
-}
-
-// alikes are the requests of a batch that are still as an earlier message left them: the first n
-// have what request has, and a path and a user. To copy that again takes half of the time in
-// which a message becomes requests. The zero value is none.
-type alikes struct {
-	n       int
-	request limiter.Request
 }

@@ -8,12 +8,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirlimit/weir/internal/listen"
+	"github.com/weirlimit/weir/internal/weirwire"
 )
 
 // fullCall is a call whose request the protobuf library decodes.
 type fullCall struct {
 	message proto.Message
-	parts   parts
+	parts   weirwire.Parts
 	hold    listen.Hold
 	refused error // why it is not decoded, nil if it is
 }
@@ -22,13 +23,13 @@ type fullCall struct {
 func (c *fullCall) readWire(text string) {
 	c.hold.Bytes = len(text)
 	var err error
-	if c.parts, err = countParts(bytesOf(text)); err != nil || c.parts.tooMany() {
+	if c.parts, err = weirwire.CountParts(weirwire.Bytes(text)); err != nil || c.parts.TooMany() {
 		c.refused = undecodable(err) // of too many parts permit tells
 		return
 	}
-	c.refused = c.hold.Add(weightOf(len(text), 1, 0) + c.parts.weight())
+	c.refused = c.hold.Add(weightOf(len(text), 1, 0) + weightOfParts(c.parts))
 	if c.refused == nil {
-		c.refused = undecodable(unmarshal(bytesOf(text), c.message))
+		c.refused = undecodable(weirwire.Unmarshal(weirwire.Bytes(text), c.message))
 	}
 }
 

@@ -28,6 +28,14 @@ func allocated(f func()) int {
 	return int(after.TotalAlloc - before.TotalAlloc)
 }
 
+// The numbers of fields in weir.proto.
+const (
+	requestAttributes, requestLimits       = 6, 9
+	columnsMethodLength, columnsAttributes = 7, 8
+	columnsCosts, columnsRuleCosts         = 9, 10
+	attributeLengths, batchChecks          = 2, 1
+)
+
 // slack is what a message may allocate beside what its bytes do: the memory of a batch,
 // which is used again, and what the rest of a test does.
 const slack = 2 << 20
@@ -136,37 +144,6 @@ func TestPartsAreCountedFirst(t *testing.T) {
 	}
 	if used := s.room.InUse(); used != 0 {
 		t.Errorf("%d bytes of room were not given back", used)
-	}
-}
-
-// The counts of a message's parts equal those of the protobuf library.
-func TestCountsAreProtobufs(t *testing.T) {
-	m := &weirv1.CheckColumns{
-		Id: 9, PathLengths: make([]uint32, 7), Costs: []int64{1, -1, 1 << 40, 0, 0, 0, 0}, RuleCosts: []uint32{300, 4},
-		Attributes: []*weirv1.AttributeColumn{{Name: "a", Lengths: []uint32{1, 1 << 20, 3}}, {Name: "b"}},
-	}
-	raw, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := countColumns(raw)
-	if want := (columnsCount{id: 9, checks: 7, attributes: 2, values: 3}); got != want || err != nil {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
-	}
-	request := &weirv1.CheckRequest{Attributes: map[string]string{"a": "b", "c": ""},
-		Limits: []*weirv1.Limit{{Key: []string{"", "user"}}, {Limit: 3}, {Key: []string{"ip"}}}}
-	if raw, err = proto.Marshal(request); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := countParts(raw); got != (parts{2, 3, 3, 0}) || err != nil {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	settle := &weirv1.SettleRequest{ActualByAttribute: map[string]int64{"tokens": 1, "udollars": 2}}
-	if raw, err = proto.Marshal(settle); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := countParts(raw); got != (parts{0, 0, 0, 2}) || err != nil {
-		t.Errorf("of a settlement: got %+v, %v", got, err)
 	}
 }
 

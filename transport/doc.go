@@ -10,10 +10,7 @@
 //	...
 //	err = server.Shutdown(ctx) // answers what it has begun, within ctx
 //
-// It decides nothing itself: it turns messages into [limiter.Request] and a
+// It decides nothing itself: package weirwire turns messages into [limiter.Request] and a
 // [limiter.Decision] into messages. Times on the wire are durations, in microseconds in
 // gRPC, and in milliseconds, rounded up, in JSON.
-//
-// For clients, [NewCheckRequest] and [AnswerOf] convert between the types of package
-// limiter and messages.
 package transport

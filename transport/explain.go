@@ -6,9 +6,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/weirlimit/weir/internal/explained"
 	"github.com/weirlimit/weir/internal/frontend/overhttp"
 	"github.com/weirlimit/weir/internal/listen"
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -54,44 +54,20 @@ func (s *service) explainMessage(ctx context.Context, m *weirv1.CheckRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	r.Cost = costOf(m)
+	r.Cost = weirwire.CostOf(m)
 	e, err := by.Explain(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	out := &weirv1.ExplainResponse{Decision: new(weirv1.CheckResponse), NowUnixUs: int64(e.Now), Rules: e.Rules,
 		Unlimited: e.Unlimited}
-	if err := proto.Unmarshal(s.appendResponse(nil, &r, e.Decision), out.Decision); err != nil {
+	if err := proto.Unmarshal(s.encoder.AppendResponse(nil, &r, e.Decision), out.Decision); err != nil {
 		return nil, err
 	}
 	for i := range e.Limits {
-		out.Limits = append(out.Limits, explanationMessage(&e.Limits[i]))
+		out.Limits = append(out.Limits, weirwire.ExplanationMessage(&e.Limits[i]))
 	}
 	return out, nil
-}
-
-func explanationMessage(l *limiter.LimitExplanation) *weirv1.LimitExplanation {
-	m := &weirv1.LimitExplanation{
-		Name: l.Name, Key: l.Key, Limit: l.Limit, Known: l.Known, Arithmetic: l.Arithmetic,
-		Owner: l.Owner, ToldBy: l.ToldBy, NowUnixUs: int64(l.Now),
-	}
-	for _, f := range l.State {
-		m.State = append(m.State, &weirv1.ExplainedField{Name: f.Name, Value: f.Value})
-	}
-	for _, w := range l.Counts {
-		m.Counts = append(m.Counts, &weirv1.ExplainedCount{StartUnixUs: int64(w.Start), EndUnixUs: int64(w.End),
-			Count: w.Count})
-	}
-	return m
-}
-
-// ExplanationOf returns an explanation in its JSON form, exactly as the node would
-// answer over HTTP. Its Decision is not set.
-func ExplanationOf(m *weirv1.ExplainResponse) *limiter.Explanation {
-	return &limiter.Explanation{
-		Now: limiter.Tick(m.GetNowUnixUs()), Rules: append([]string{}, m.GetRules()...), Unlimited: m.GetUnlimited(),
-		Answer: AnswerOf(m.GetDecision()), Limits: explained.Limits(m.GetLimits()),
-	}
 }
 
 // serveExplain serves /v1/explain.

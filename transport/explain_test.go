@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/limitertest"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
@@ -27,7 +28,7 @@ func TestExplanationsAreTheNodes(t *testing.T) {
 	compared, counts := 0, 0
 	for _, r := range requests(c, 300) {
 		want, err := s.node.Explain(t.Context(), r)
-		m, overGRPC := s.api.Explain(t.Context(), transport.NewCheckRequest(&r, false))
+		m, overGRPC := s.api.Explain(t.Context(), weirwire.NewCheckRequest(&r, false))
 		if err != nil {
 			if !strings.Contains(status.Convert(overGRPC).Message(), err.Error()) {
 				t.Errorf("%+v: directly %v, over gRPC %v", r, err, overGRPC)
@@ -38,7 +39,7 @@ func TestExplanationsAreTheNodes(t *testing.T) {
 			t.Fatalf("%+v: %v", r, overGRPC)
 		}
 		want.Decision = nil
-		if got := transport.ExplanationOf(m); !reflect.DeepEqual(got, want) {
+		if got := weirwire.ExplanationOf(m); !reflect.DeepEqual(got, want) {
 			t.Fatalf("%+v:\ngot  %+v\nwant %+v", r, got, want)
 		}
 		for _, l := range want.Limits {

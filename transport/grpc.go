@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/listen"
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -17,7 +18,7 @@ type check struct {
 	service  *service
 	request  limiter.Request
 	peek     bool
-	full     *fullRequest // set if the request needs the protobuf library
+	full     *weirwire.Full // set if the request needs the protobuf library
 	hold     listen.Hold
 	refused  error // why it is not decoded, nil if it is
 	decision limiter.Decision
@@ -29,15 +30,15 @@ func (c *check) readWire(text string) {
 	c.refused = c.hold.Add(weightOf(len(text), 1, 0))
 	if c.refused == nil {
 		var err error
-		c.peek, c.full, err = readCheck(text, &c.request)
+		c.peek, c.full, err = weirwire.ReadCheck(text, &c.request)
 		c.refused = undecodable(err)
 	}
 }
 
 // wire implements wireWriter and returns the memory to the pool.
 func (c *check) wire() mem.BufferSlice {
-	out := c.service.appendResponse(make([]byte, 0, usualResponse), &c.request, &c.decision)
-	out = c.service.appendReceipt(out, c.full.receipt(), &c.request, &c.decision)
+	out := c.service.encoder.AppendResponse(make([]byte, 0, usualResponse), &c.request, &c.decision)
+	out = weirwire.AppendReceipt(out, c.service.receiptOf(c.full.Receipt(), &c.request, &c.decision))
 	var b mem.Buffer = mem.SliceBuffer(out)
 	if !mem.IsBelowBufferPoolingThreshold(cap(out)) { // long keys of many limits
 		b = c.service.answers.BufferOf(&out, &c.hold)
@@ -92,10 +93,10 @@ func (s *service) check(ctx context.Context, c *check, begin time.Time) error {
 			return err
 		}
 	}
-	if err := by.AdmitCheck(&c.request, c.peek, c.full.receipt()); err != nil {
+	if err := by.AdmitCheck(&c.request, c.peek, c.full.Receipt()); err != nil {
 		return err
 	}
-	if err := by.About(&c.request, c.full.tenant(), frontend.CheckOrPeek(c.peek)); err != nil {
+	if err := by.About(&c.request, c.full.Tenant(), frontend.CheckOrPeek(c.peek)); err != nil {
 		return err
 	}
 	return by.Check(ctx, &c.request, &c.decision, c.peek)
@@ -147,7 +148,7 @@ func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 	case c.unread != nil:
 		err = spendUnread(&by, &c.hold, c.unread)
 	case c.n > MaxBatch:
-		err = spendUnread(&by, &c.hold, tooLarge(c.n))
+		err = spendUnread(&by, &c.hold, weirwire.TooLarge(c.n))
 	default:
 		err = by.Spend(c.n, c.hold.Bytes)
 	}
@@ -182,7 +183,7 @@ func (s *service) fillFulls(c *batchCall, by *frontend.Session) (n int) {
 	c.refused = c.refused[:0]
 	for _, f := range c.fulls {
 		r := &c.requests[f.at]
-		if err := s.fillFull(r, f.fullRequest); err != nil {
+		if err := s.fillFull(r, f.Full); err != nil {
 			c.refused = append(c.refused, refusal{f.at, err})
 		}
 	}
@@ -209,29 +210,23 @@ func (s *service) appendResults(dst []byte, c *batchCall) []byte {
 	refused, failed, fulls := c.refused, c.failed, c.fulls
 	asked := 0
 	for i := range c.n {
-		var full *fullRequest
+		var full *weirwire.Full
 		if len(fulls) > 0 && fulls[0].at == i {
-			full, fulls = fulls[0].fullRequest, fulls[1:]
+			full, fulls = fulls[0].Full, fulls[1:]
 		}
-		var at, in int
-		dst, at = open(dst, responseResults)
 		switch {
 		case len(refused) > 0 && refused[0].at == i:
-			dst, in = open(dst, resultError)
-			dst = closed(appendError(dst, refused[0].err), in)
+			dst = weirwire.AppendErrorResult(dst, refused[0].err)
 			refused = refused[1:]
 		case len(failed) > 0 && failed[0] == asked:
-			dst, in = open(dst, resultError)
-			dst = closed(appendError(dst, c.errs[len(c.failed)-len(failed)]), in)
+			dst = weirwire.AppendErrorResult(dst, c.errs[len(c.failed)-len(failed)])
 			failed = failed[1:]
 			asked++
 		default:
-			dst, in = open(dst, resultDecision)
-			dst = s.appendResponse(dst, &c.requests[asked], &c.decisions[asked])
-			dst = closed(s.appendReceipt(dst, full.receipt(), &c.requests[asked], &c.decisions[asked]), in)
+			r, d := &c.requests[asked], &c.decisions[asked]
+			dst = s.encoder.AppendResult(dst, r, d, s.receiptOf(full.Receipt(), r, d))
 			asked++
 		}
-		dst = closed(dst, at)
 	}
 	return dst
 }
@@ -247,7 +242,7 @@ func (c *batchCall) admit(by *frontend.Session) []refusal {
 			peeks = peeks[1:]
 		}
 		if len(fulls) > 0 && fulls[0].at == i {
-			receipt, tenant, fulls = fulls[0].receipt(), fulls[0].tenant(), fulls[1:]
+			receipt, tenant, fulls = fulls[0].Receipt(), fulls[0].Tenant(), fulls[1:]
 		}
 		if len(refused) > 0 && refused[0].at == i {
 			out, refused = append(out, refused[0]), refused[1:]

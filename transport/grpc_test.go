@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/limitertest"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
@@ -119,8 +120,8 @@ func TestAnswersAreTheNodes(t *testing.T) {
 func askOneByOne(s *server, rs []limiter.Request) []*limiter.Answer {
 	out := make([]*limiter.Answer, len(rs))
 	for i := range rs {
-		if m, err := s.api.Check(context.Background(), transport.NewCheckRequest(&rs[i], false)); err == nil {
-			out[i] = new(transport.AnswerOf(m))
+		if m, err := s.api.Check(context.Background(), weirwire.NewCheckRequest(&rs[i], false)); err == nil {
+			out[i] = new(weirwire.AnswerOf(m))
 		}
 	}
 	return out
@@ -129,7 +130,7 @@ func askOneByOne(s *server, rs []limiter.Request) []*limiter.Answer {
 func askBatch(s *server, rs []limiter.Request) []*limiter.Answer {
 	in := &weirv1.CheckBatchRequest{}
 	for i := range rs {
-		in.Checks = append(in.Checks, transport.NewCheckRequest(&rs[i], false))
+		in.Checks = append(in.Checks, weirwire.NewCheckRequest(&rs[i], false))
 	}
 	out := make([]*limiter.Answer, len(rs))
 	m, err := s.api.CheckBatch(context.Background(), in)
@@ -138,7 +139,7 @@ func askBatch(s *server, rs []limiter.Request) []*limiter.Answer {
 	}
 	for i, r := range m.Results {
 		if d := r.GetDecision(); d != nil {
-			out[i] = new(transport.AnswerOf(d))
+			out[i] = new(weirwire.AnswerOf(d))
 		}
 	}
 	return out
@@ -170,7 +171,7 @@ func askStream(s *server, rs []limiter.Request) []*limiter.Answer {
 		}
 		for i, c := range expand(m) {
 			if c != nil {
-				out[from+i] = new(transport.AnswerOf(c))
+				out[from+i] = new(weirwire.AnswerOf(c))
 			}
 		}
 		from = to
@@ -336,11 +337,11 @@ func TestLimitsInRequests(t *testing.T) {
 			if err := direct.CheckInto(t.Context(), &r, &d); err != nil {
 				t.Fatal(err)
 			}
-			m, err := s.api.Check(t.Context(), transport.NewCheckRequest(&r, false))
+			m, err := s.api.Check(t.Context(), weirwire.NewCheckRequest(&r, false))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, want := transport.AnswerOf(m), direct.Answer(&r, &d); !reflect.DeepEqual(got, want) {
+			if got, want := weirwire.AnswerOf(m), direct.Answer(&r, &d); !reflect.DeepEqual(got, want) {
 				t.Errorf("%v, check %d: got %+v, want %+v", spec.Algorithm, i, got, want)
 			}
 		}
@@ -595,7 +596,7 @@ func TestEnumsAreTheLimiters(t *testing.T) {
 	hold("CALENDAR_", weirv1.Calendar_name, func(n int32) string { return limiter.Calendar(n).String() })
 	hold("WEEKDAY_", weirv1.Weekday_name, func(n int32) string { return limiter.Weekday(n).String() })
 	hold("SOURCE_", weirv1.Source_name, func(n int32) string { return limiter.Source(n).String() })
-	a := transport.AnswerOf(&weirv1.CheckResponse{Source: 999, Limits: []*weirv1.LimitDecision{{Algorithm: -3}}})
+	a := weirwire.AnswerOf(&weirv1.CheckResponse{Source: 999, Limits: []*weirv1.LimitDecision{{Algorithm: -3}}})
 	if a.Source != "unknown" || a.Limits[0].Algorithm != "unknown" {
 		t.Errorf("numbers of a newer node: %+v", a)
 	}

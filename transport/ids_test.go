@@ -9,9 +9,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
-	"github.com/weirlimit/weir/transport"
 )
 
 // A check with an id counts once, whichever protocol the repetitions come by, and each of
@@ -24,7 +24,7 @@ func TestIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	of := func(m *weirv1.CheckResponse) (bool, uint64) {
-		return transport.AnswerOf(m).Repeated, m.GetLimits()[0].GetRemaining()
+		return weirwire.AnswerOf(m).Repeated, m.GetLimits()[0].GetRemaining()
 	}
 	answer := func(got reply) (bool, uint64) {
 		var out limiter.Answer

@@ -10,6 +10,7 @@ import (
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/internal/listen"
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -30,15 +31,15 @@ type leaseCall struct {
 // readWire implements wireReader.
 func (c *leaseCall) readWire(text string) {
 	c.hold.Bytes = len(text)
-	data, checks, values := bytesOf(text), 0, 0
-	err := eachWireField(data, func(_ protowire.Number, kind protowire.Type, value []byte) error {
+	data, checks, values := weirwire.Bytes(text), 0, 0
+	err := weirwire.EachField(data, func(_ protowire.Number, kind protowire.Type, value []byte) error {
 		if kind != protowire.BytesType {
 			return nil
 		}
 		part, _ := protowire.ConsumeBytes(value)
-		n, err := countColumns(part)
-		if checks, values = checks+n.checks, values+n.values; err == nil && n.checks > MaxLeases {
-			err = tooMany("message", n.checks, MaxLeases)
+		n, err := weirwire.CountColumns(part)
+		if checks, values = checks+n.Checks, values+n.Values; err == nil && n.Checks > MaxLeases {
+			err = weirwire.TooMany("message", n.Checks, MaxLeases)
 		}
 		return err
 	})
@@ -46,7 +47,7 @@ func (c *leaseCall) readWire(text string) {
 		c.refused = c.hold.Add(weightOf(len(text), checks, values))
 	}
 	if c.refused == nil {
-		c.refused = undecodable(unmarshal(data, &c.message))
+		c.refused = undecodable(weirwire.Unmarshal(data, &c.message))
 	}
 }
 
@@ -90,7 +91,7 @@ func (s lending) answer(ctx context.Context, m *weirv1.LeaseRequest) (*weirv1.Le
 	if m.GetReturned() != nil {
 		var refused error
 		if out.Returned, refused = s.takeBack(ctx, &by, m.GetReturned()); refused != nil {
-			out.Error = checkError(refused)
+			out.Error = weirwire.CheckError(refused)
 		}
 	}
 	if m.GetAsked() != nil {
@@ -106,31 +107,31 @@ func (s lending) lend(ctx context.Context, by *frontend.Session, in *weirv1.Chec
 	t := new(turn)
 	n, err := s.leases(by, &t.batch, in)
 	if err != nil {
-		t.refuse(err)
+		t.reply.Refuse(err)
 	} else if err := t.decide(ctx, by, n, nil); err != nil {
 		return nil, err
 	}
 	if err == nil {
 		s.of.accountPart(ctx, nil, t.errs)
-		t.fillReply(n)
-		s.of.fillEvery(t, n)
+		t.reply.Fill(t.decisions[:n], t.failed, t.errs)
+		t.reply.FillEvery(s.of.decider, t.requests[:n], t.decisions[:n])
 	}
 	t.reply.Id, t.reply.View = in.GetId(), s.of.view()
-	return &t.reply, nil
+	return &t.reply.DecisionColumns, nil
 }
 
 // leases turns the checks of leases, which are to be lent or come back, into requests, and admits them.
 func (s lending) leases(by *frontend.Session, b *batch, in *weirv1.CheckColumns) (int, error) {
-	n, err := columnsLen(in)
+	n, err := weirwire.ColumnsLen(in)
 	switch {
 	case err != nil:
 		return 0, err
 	case n > MaxLeases:
-		return 0, tooMany("message", n, MaxLeases)
+		return 0, weirwire.TooMany("message", n, MaxLeases)
 	case n != len(in.GetIdLengths()) || n != len(in.GetCosts()):
 		return 0, invalid("a lease lacks its id, or its cost: give each of them both")
 	}
-	alike := alikeOf(in)
+	alike := weirwire.AlikeOf(in)
 	alike.Lent = true
 	if err := by.Admit(&alike, ActionLease); err != nil {
 		return 0, err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -66,20 +67,9 @@ func parseLimits(r *limiter.Request, raw json.RawMessage, forbidden error) error
 		if err != nil {
 			return fmt.Errorf("limit %d of the request: %w", i, err)
 		}
-		addKey(r, i, o.Key)
+		weirwire.AddKey(r, i, o.Key)
 	}
 	return nil
-}
-
-// addKey sets the key of limit i.
-func addKey(r *limiter.Request, i int, parts []string) {
-	if len(parts) == 0 {
-		return
-	}
-	if r.LimitKeys == nil {
-		r.LimitKeys = make([][]string, len(r.Limits))
-	}
-	r.LimitKeys[i] = parts
 }
 
 func parseObject(raw json.RawMessage) (*limitObject, error) {

@@ -13,18 +13,19 @@ import (
 	"github.com/weirlimit/weir/internal/frontend/overgrpc"
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/internal/listen"
+	"github.com/weirlimit/weir/internal/weirwire"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
 func newService(o Options) *service {
 	s := &service{
 		front: newFrontend(&o, "grpc"), decider: o.Decider, observer: o.Observer, guard: o.guard(), ring: o.Ring,
-		turns: sync.Pool{New: func() any { return new(turn) }},
+		encoder: weirwire.Encoder{Names: o.Decider}, turns: sync.Pool{New: func() any { return new(turn) }},
 	}
 	s.room.Most = cmp.Or(o.MaxDecodingBytes, defaultDecoding)
 	s.checks.New = func() any { return &check{service: s, hold: listen.Hold{Room: &s.room}} }
 	if n, ok := o.Decider.(KeyAppender); ok {
-		s.appendKeyName = n.AppendKeyName
+		s.encoder.AppendKeyName = n.AppendKeyName
 	}
 	return s
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/weirlimit/weir/internal/frontend/overhttp"
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/internal/listen"
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -226,12 +227,12 @@ type Options struct {
 // Bounds that operators cannot change.
 const (
 	// MaxBatch is the most checks in one message.
-	MaxBatch = 1000
+	MaxBatch = weirwire.MaxBatch
 	// MaxBodyBytes is the largest body of an HTTP request.
 	MaxBodyBytes = 1 << 20
 	// MaxAttributes is the most attributes of a request, and the most columns of
 	// attributes in a message.
-	MaxAttributes = limiter.MaxAttributes
+	MaxAttributes = weirwire.MaxAttributes
 
 	defaultAge          = 30 * time.Minute
 	defaultPatience     = 30 * time.Second

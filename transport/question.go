@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -217,7 +218,7 @@ func parseQuery(raw string) (*question, error) {
 		}
 	}
 	if n := len(q.request.Attributes); n > MaxAttributes {
-		return nil, tooMany("attributes", n, MaxAttributes)
+		return nil, weirwire.TooMany("attributes", n, MaxAttributes)
 	}
 	return q, nil
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 	"github.com/weirlimit/weir/transport"
@@ -47,7 +48,7 @@ func TestRefund(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if a := transport.AnswerOf(m); a.Receipt != m.GetReceipt() {
+			if a := weirwire.AnswerOf(m); a.Receipt != m.GetReceipt() {
 				t.Errorf("%+v", a)
 			}
 			return m.GetReceipt()

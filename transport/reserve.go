@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/listen"
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -14,7 +15,7 @@ import (
 // aboutReservation is a message that names a reservation.
 type aboutReservation interface {
 	proto.Message
-	asked
+	weirwire.Asked
 	GetIdTtlUs() int64
 }
 
@@ -74,7 +75,7 @@ func (s *service) reservation(ctx context.Context, m aboutReservation) (*weirv1.
 		err = s.fillRequest(&q.request, m)
 	}
 	if err == nil {
-		q.request.IDTTL = idTime(m.GetIdTtlUs())
+		q.request.IDTTL = weirwire.IDTime(m.GetIdTtlUs())
 		err = by.Admit(&q.request, ActionRefund)
 	}
 	var out limiter.Amended
@@ -102,7 +103,7 @@ func amendBy(ctx context.Context, by *frontend.Session, q *question, m aboutRese
 		}
 		return settle(ctx, by, q)
 	case *weirv1.ExtendRequest:
-		q.request.Hold = idTime(m.GetHoldUs())
+		q.request.Hold = weirwire.IDTime(m.GetHoldUs())
 		if m.Cost != nil {
 			q.request.Cost = limiter.Units(m.GetCost())
 		}

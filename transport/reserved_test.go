@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -150,7 +151,7 @@ func FuzzReservation(f *testing.F) {
 		asks := func(m aboutReservation, err error) bool {
 			if err != nil && (status.Code(err) != codes.InvalidArgument || d.asked != nil) {
 				t.Errorf("%v: %v", m, err)
-			} else if err == nil && (d.asked.User != m.GetUser() || d.asked.IDTTL != idTime(m.GetIdTtlUs()) ||
+			} else if err == nil && (d.asked.User != m.GetUser() || d.asked.IDTTL != weirwire.IDTime(m.GetIdTtlUs()) ||
 				len(d.asked.Limits) != len(m.GetLimits())) {
 				t.Errorf("%v became %+v", m, d.asked)
 			}
@@ -171,7 +172,7 @@ func FuzzReservation(f *testing.F) {
 		}
 		if d.asked = nil; proto.Unmarshal(b, &extend) == nil {
 			if _, err := s.Extend(t.Context(), &extend); asks(&extend, err) &&
-				(d.asked.ID != extend.GetId() || d.asked.Hold != idTime(extend.GetHoldUs()) ||
+				(d.asked.ID != extend.GetId() || d.asked.Hold != weirwire.IDTime(extend.GetHoldUs()) ||
 					d.asked.Cost.Given() != (extend.Cost != nil)) {
 				t.Errorf("%v extends %+v", &extend, d.asked)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/weirlimit/weir/internal/frontend/overgrpc"
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/internal/listen"
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -26,9 +27,7 @@ type service struct {
 	guard    *guard.Guard
 	ring     Ring // nil: not published
 
-	// appendKeyName is the decider's AppendKeyName, which allocates no string; nil if
-	// it has none.
-	appendKeyName func(dst []byte, r *limiter.Request, l *limiter.LimitDecision) []byte
+	encoder weirwire.Encoder // with the names of decider
 
 	room    listen.Room // for large messages
 	answers listen.Answers

@@ -4,15 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 
-	fields "github.com/weirlimit/weir/internal/front"
 	"github.com/weirlimit/weir/internal/frontend"
-	"github.com/weirlimit/weir/internal/frontend/overgrpc"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -49,14 +46,6 @@ type refusal struct {
 	err error
 }
 
-func tooLarge(n int) error {
-	return invalid("the batch has %d checks; at most %d are allowed", n, MaxBatch)
-}
-
-func tooMany(what string, n, most int) error {
-	return invalid("the request has %d %s; at most %d are allowed", n, what, most)
-}
-
 // undecided returns the trailer of a stream or of a call that ends with an error: it
 // states that the messages without a reply were not decided.
 func undecided() metadata.MD { return metadata.Pairs(weirv1.TrailerUndecided, "1") }
@@ -75,20 +64,6 @@ func wrap(protocol string, err error) error {
 	}
 	return fmt.Errorf("serving %s: %w", protocol, err)
 }
-
-func checkError(err error) *weirv1.CheckError {
-	return &weirv1.CheckError{Code: uint32(overgrpc.Code(err)), Message: errorText(err),
-		RetryAfterUs: int64(limiter.Span(fields.RetryAfter(err)))}
-}
-
-// errorText returns the text of an error as UTF-8: protobuf encodes no other text, and
-// the text of an error may have parts of a request.
-func errorText(err error) string { return strings.ToValidUTF8(err.Error(), "\ufffd") }
-
-var (
-	errWire = errors.New("it is not a valid protobuf message")
-	errUTF8 = errors.New("a string is not valid UTF-8")
-)
 
 // errRing is why a client gets no ring.
 const errRing = frontend.ForbiddenError("this node does not publish the ring: the operator must start it with " +

@@ -17,11 +17,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/limitertest"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
-	"github.com/weirlimit/weir/transport"
 )
 
 // subject is what the subjects of the suite share: a node behind a server, whose
@@ -45,7 +45,7 @@ func (s *subject) SetTime(t limiter.Tick) { s.clock.set(t) }
 func (s *subject) SetRules(yaml string) error { return s.node.SetRules([]byte(yaml)) }
 
 func (s *subject) Reset(ctx context.Context, r limiter.Request) error {
-	m := transport.NewCheckRequest(&r, false)
+	m := weirwire.NewCheckRequest(&r, false)
 	_, err := s.api.Reset(ctx, &weirv1.ResetRequest{
 		Path: m.Path, Method: m.Method, User: m.User, Ip: m.Ip, Group: m.Group,
 		Attributes: m.Attributes, Rule: m.Rule, Limits: m.Limits,
@@ -58,7 +58,7 @@ func (*subject) LimitsConcurrency() {}
 
 // Amend implements [limitertest.Amender], over gRPC.
 func (s *subject) Amend(ctx context.Context, r limiter.Request, a limiter.Settling) (limiter.Amended, error) {
-	m := transport.NewCheckRequest(&r, false)
+	m := weirwire.NewCheckRequest(&r, false)
 	ask := func() (*weirv1.ReservationResponse, error) {
 		return s.api.Settle(ctx, &weirv1.SettleRequest{
 			Path: m.Path, Method: m.Method, User: m.User, Ip: m.Ip, Group: m.Group, Attributes: m.Attributes, Rule: m.Rule,
@@ -203,7 +203,7 @@ func (s *unarySubject) PeekInto(ctx context.Context, r *limiter.Request, d *limi
 }
 
 func (s *unarySubject) ask(ctx context.Context, r *limiter.Request, d *limiter.Decision, peek bool) error {
-	m, err := s.api.Check(ctx, transport.NewCheckRequest(r, peek))
+	m, err := s.api.Check(ctx, weirwire.NewCheckRequest(r, peek))
 	if err != nil {
 		return fromStatus(err)
 	}
@@ -224,7 +224,7 @@ func (s *batchSubject) PeekInto(ctx context.Context, r *limiter.Request, d *limi
 
 func (s *batchSubject) ask(ctx context.Context, r *limiter.Request, d *limiter.Decision, peek bool) error {
 	m, err := s.api.CheckBatch(ctx, &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{
-		{Path: "/", Cost: new(int64(-5))}, transport.NewCheckRequest(r, peek),
+		{Path: "/", Cost: new(int64(-5))}, weirwire.NewCheckRequest(r, peek),
 	}})
 	if err != nil {
 		return fromStatus(err)
@@ -307,7 +307,7 @@ func addColumns(m *weirv1.CheckColumns, r *limiter.Request) {
 	for _, c := range m.Attributes {
 		add(&c.Lengths, r.Attributes[c.Name])
 	}
-	one := transport.NewCheckRequest(r, false)
+	one := weirwire.NewCheckRequest(r, false)
 	m.Costs = append(m.Costs, one.GetCost())
 	if one.Cost == nil {
 		m.RuleCosts = append(m.RuleCosts, uint32(n-1))
@@ -426,7 +426,7 @@ func (*httpSubject) LimitsConcurrency() {}
 // Amend implements [limitertest.Amender], over HTTP.
 func (s *httpSubject) Amend(_ context.Context, r limiter.Request, a limiter.Settling) (limiter.Amended, error) {
 	o := fields(&r)
-	path, cost := "/v1/settle", transport.NewCheckRequest(&r, false).GetCost()
+	path, cost := "/v1/settle", weirwire.NewCheckRequest(&r, false).GetCost()
 	switch {
 	case a.Extend:
 		path = "/v1/extend"
@@ -480,7 +480,7 @@ func query(r *limiter.Request, peek bool) url.Values {
 	for name, value := range r.Attributes {
 		v.Set("attr."+name, value)
 	}
-	if m := transport.NewCheckRequest(r, false); m.Cost != nil {
+	if m := weirwire.NewCheckRequest(r, false); m.Cost != nil {
 		v.Set("cost", strconv.FormatInt(m.GetCost(), 10))
 	}
 	if peek {
@@ -515,7 +515,7 @@ func fields(r *limiter.Request) map[string]any {
 	if r.Hold != 0 {
 		o["hold_ms"] = r.Hold.Milliseconds()
 	}
-	if m := transport.NewCheckRequest(r, false); m.Cost != nil {
+	if m := weirwire.NewCheckRequest(r, false); m.Cost != nil {
 		o["cost"] = m.GetCost()
 	}
 	return o

@@ -13,86 +13,16 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirlimit/weir/internal/listen"
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/limiter/arith"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
-
-// response turns a decision into a message, field by field: what the bytes that
-// the service writes are compared with.
-func response(r *limiter.Request, d *limiter.Decision,
-	keyName func(*limiter.Request, *limiter.LimitDecision) string) *weirv1.CheckResponse {
-	m := &weirv1.CheckResponse{
-		Allowed: d.Allowed, Never: d.Never, ShadowDenied: d.ShadowDenied, Rule: d.Rule,
-		Repeated: d.Repeated, RetryAfterUs: int64(limiter.Span(d.RetryAfter)), Source: weirv1.Source(d.Source),
-	}
-	if b := d.BlockedBy(); b != nil {
-		m.BlockedBy = b.FullName()
-	}
-	for i := range d.Len() {
-		l := d.Limit(i)
-		m.Limits = append(m.Limits, &weirv1.LimitDecision{
-			Rule: l.Rule.Name, Name: l.Limit.Name(), Key: keyName(r, l), Algorithm: weirv1.Algorithm(l.Limit.Algorithm()),
-			Limit: l.Limit.Limit(), Capacity: l.Limit.Capacity(), WindowUs: int64(limiter.Span(l.Limit.Window())),
-			Remaining: l.Remaining, ResetAfterUs: int64(limiter.Span(l.ResetAfter)),
-			RetryAfterUs: int64(limiter.Span(l.RetryAfter)),
-			Allowed:      l.Allowed, Never: l.Never, Blocked: l.Blocked, Shadow: l.Rule.Shadow, Overflow: l.Overflow,
-			Cost: l.Cost, KeyIndex: uint32(l.KeyIndex), Owner: l.Owner, InForce: l.InForce,
-		})
-	}
-	return m
-}
 
 // namer is a decider that appends the names of counters.
 type namer struct{ *stub }
 
 func (n namer) AppendKeyName(dst []byte, r *limiter.Request, l *limiter.LimitDecision) []byte {
 	return append(dst, n.KeyName(r, l)...)
-}
-
-// randomDecision fills d with what could be anything, large and small.
-func randomDecision(rng *rand.Rand, some []limiter.LimitDecision, d *limiter.Decision) {
-	d.Clear()
-	d.Source, d.Repeated = limiter.Source(rng.IntN(int(limiter.SourceShare)+1)), rng.IntN(4) == 0
-	n := rng.IntN(4)
-	d.Grow(n)
-	number := func() uint64 { return rng.Uint64() >> (1 + rng.IntN(63)) }
-	for i := range n {
-		l := d.Limit(i)
-		*l = some[rng.IntN(len(some))]
-		l.Allowed, l.Never, l.Blocked, l.Overflow = rng.IntN(2) == 0, rng.IntN(4) == 0, rng.IntN(4) == 0, rng.IntN(4) == 0
-		l.Remaining, l.Cost, l.KeyIndex = number(), number(), uint8(rng.IntN(4))
-		l.ResetAfter, l.RetryAfter = limiter.Tick(number()).Duration(), limiter.Tick(number()).Duration()
-		l.Owner, l.InForce = []string{"", "node-2"}[rng.IntN(2)], number()*uint64(rng.IntN(2))
-	}
-	arith.Combine(d, false)
-	arith.Conclude(d)
-	if d.Rule == "" && rng.IntN(2) == 0 {
-		d.Rule = "r"
-	}
-}
-
-// The protobuf library decodes what the service encodes to the same decision, for a
-// single answer and for a batch with errors.
-func TestDecisionsAreWrittenAsMessages(t *testing.T) {
-	minute, hour, shadow := limits3(t)
-	some := []limiter.LimitDecision{minute, hour, shadow}
-	by := &stub{}
-	for _, s := range []*service{newService(Options{Decider: by}), newService(Options{Decider: namer{by}})} {
-		rng := rand.New(rand.NewPCG(7, 1))
-		for range 2000 {
-			r := limiter.Request{User: string(make([]byte, rng.IntN(300)))}
-			var d limiter.Decision
-			randomDecision(rng, some, &d)
-			got := new(weirv1.CheckResponse)
-			if err := proto.Unmarshal(s.appendResponse(nil, &r, &d), got); err != nil {
-				t.Fatal(err)
-			}
-			if want := response(&r, &d, by.KeyName); !proto.Equal(got, want) {
-				t.Fatalf("got  %v\nwant %v", got, want)
-			}
-		}
-	}
 }
 
 // serveBytes asks a service for a batch as gRPC does: bytes in, bytes out.
@@ -114,7 +44,7 @@ func serveBytes(t *testing.T, s *service, in []byte) (*weirv1.CheckBatchResponse
 // Each check of a batch is answered in its place: what was refused before it was
 // asked, what the decider refused, and the rest.
 func TestBatchAnswersInPlace(t *testing.T) {
-	minute, _, _ := limits3(t)
+	minute, _ := limits2(t)
 	asked := map[string]limiter.Request{}
 	by := &stub{decide: func(r *limiter.Request, d *limiter.Decision) error {
 		if r.Rule == "no" {
@@ -188,13 +118,13 @@ func TestBatchTooLarge(t *testing.T) {
 
 // A batch costs a few allocations, however many checks it has.
 func TestBatchAllocations(t *testing.T) {
-	minute, hour, _ := limits3(t)
+	minute, hour := limits2(t)
 	s := newService(Options{Decider: namer{&stub{decide: func(_ *limiter.Request, d *limiter.Decision) error {
 		d.Grow(2)
 		*d.Limit(0), *d.Limit(1), d.Allowed = minute, hour, true
 		return nil
 	}}}})
-	s.appendKeyName = func(dst []byte, r *limiter.Request, _ *limiter.LimitDecision) []byte {
+	s.encoder.AppendKeyName = func(dst []byte, r *limiter.Request, _ *limiter.LimitDecision) []byte {
 		return append(dst, r.User...)
 	}
 	m := &weirv1.CheckBatchRequest{}
@@ -249,8 +179,8 @@ func FuzzReadBatch(f *testing.F) {
 			t.Fatalf("%d bytes were allocated for %d, more than %d", bytes, len(in), bound)
 		}
 		m := new(weirv1.CheckBatchRequest)
-		stock := unmarshal(in, m)
-		unread := slices.ContainsFunc(turn.fulls, func(f fullCheck) bool { return f.message == nil })
+		stock := weirwire.Unmarshal(in, m)
+		unread := slices.ContainsFunc(turn.fulls, func(f fullCheck) bool { return f.Message == nil })
 		if (err == nil) != (stock == nil) && !unread {
 			t.Fatalf("%v, protobuf says %v", err, stock)
 		}
@@ -263,20 +193,20 @@ func FuzzReadBatch(f *testing.F) {
 		s := newService(Options{Decider: &stub{}, AllowRequestLimits: true})
 		for i, q := range m.Checks {
 			for _, p := range turn.fulls {
-				if p.at == i && !proto.Equal(p.message, q) {
-					t.Fatalf("check %d: %v, protobuf says %v", i, p.message, q)
+				if p.at == i && !proto.Equal(p.Message, q) {
+					t.Fatalf("check %d: %v, protobuf says %v", i, p.Message, q)
 				}
 				if p.at == i {
 					turn.requests[i] = limiter.Request{}
-					_ = s.fillRequest(&turn.requests[i], p.message)
-					fillCheck(&turn.requests[i], p.message)
+					_ = s.fillRequest(&turn.requests[i], p.Message)
+					weirwire.FillCheck(&turn.requests[i], p.Message)
 				}
 			}
 			var want limiter.Request
 			if s.fillRequest(&want, q) != nil {
 				continue
 			}
-			fillCheck(&want, q)
+			weirwire.FillCheck(&want, q)
 			got := turn.requests[i]
 			if len(got.Limits) == len(want.Limits) {
 				got.Limits, want.Limits = nil, nil // pointers, of equal messages

@@ -167,7 +167,7 @@ func ofLeases() []mutation {
 			{"internal/frontend/admit.go", "		return ActionCheck, true\n", "		return ActionCheck, false\n"},
 		}},
 		{name: "a message has a bounded number of leases", pkg: front, test: "^TestLeasesInAMessage$", edits: []edit{
-			{"transport/lease.go", "err == nil && n.checks > MaxLeases", "err == nil && n.checks < 0"},
+			{"transport/lease.go", "err == nil && n.Checks > MaxLeases", "err == nil && n.Checks < 0"},
 			{"transport/lease.go", "	case n > MaxLeases:\n", "	case n < 0:\n"},
 		}},
 		{name: "leases of a message last alike", pkg: asks, test: "^TestLeasesOfOneMessageLastAlike$", edits: []edit{

@@ -67,12 +67,14 @@ func ofPorts() []mutation {
 			{"internal/listen/apart.go", "			if o.serving && !o.writing.IsZero() && ",
 				"			if o == nil && !o.writing.IsZero() && "},
 		}},
-		{name: "requests that are alike are of one tenant", pkg: public, test: "^TestRequestsThatAreAlike$", edits: []edit{
-			{"transport/columns.go", " && have.Tenant == r.Tenant", ""},
-		}},
-		{name: "requests that are alike are of one caller", pkg: public, test: "^TestRequestsThatAreAlike$", edits: []edit{
-			{"transport/columns.go", " && have.Caller == r.Caller", ""},
-		}},
+		{name: "requests that are alike are of one tenant", pkg: "./internal/weirwire",
+			test: "^TestRequestsThatAreAlike$", edits: []edit{
+				{"internal/weirwire/columns.go", " && have.Tenant == r.Tenant", ""},
+			}},
+		{name: "requests that are alike are of one caller", pkg: "./internal/weirwire",
+			test: "^TestRequestsThatAreAlike$", edits: []edit{
+				{"internal/weirwire/columns.go", " && have.Caller == r.Caller", ""},
+			}},
 		{name: "what is no message is charged", pkg: public, test: "^TestWhatIsNoMessageSpends$", edits: []edit{
 			{"transport/service.go", "	if over := by.Spend(1, h.Size()); over != nil {\n",
 				"	if over := error(nil); over != nil {\n"},
@@ -84,8 +86,8 @@ func ofPorts() []mutation {
 			{"transport/apart.go", "const apartHeaderTimeout = time.Second\n", "const apartHeaderTimeout = time.Hour\n"},
 		}},
 		{name: "parts are counted first", pkg: public, test: "^TestPartsAreCountedFirst$", edits: []edit{
-			{"transport/count.go", "max(p.attributes, p.actual) > MaxAttributes || p.limits > limiter.MaxLimits ||",
-				"p.attributes > MaxAttributes && p.limits > limiter.MaxLimits ||"},
+			{"internal/weirwire/count.go", "max(p.Attributes, p.Actual) > MaxAttributes || p.Limits > limiter.MaxLimits ||",
+				"p.Attributes > MaxAttributes && p.Limits > limiter.MaxLimits ||"},
 		}},
 		{name: "room for large messages", pkg: "./internal/listen", test: "^TestRoom$", edits: []edit{
 			{"internal/listen/room.go", "	case r.used+more > r.Most:\n", "	case r.used+more > 16*r.Most:\n"},

@@ -282,6 +282,14 @@ func house() []row {
 			never: clocks("it is pure")},
 		{path: "internal/frontend/overhttp", floor: 2, knows: "what callers over HTTP show; how a site is told of refusals",
 			never: clocks("it is pure")},
+		{path: "internal/weirwire", floor: 4,
+			knows: "the codec of weir.v1: messages -> requests, decisions -> messages", never: join(
+				clocks("what a message says does not depend on when it is read"),
+				no(spawns, "it is bytes in, bytes out", ""),
+				no(imports, "it reads what it is given, whatever carries it", "net", "net/http", "os", "sync", "context",
+					"google.golang.org/grpc"),
+				no(panics, "what clients send is hostile: it is an error", ""),
+			)},
 		{path: "internal/listen", floor: 4,
 			knows: "what stands on a socket: bounds of connections, TLS, clients that stall, the memory of what they do not " +
 				"read", never: join(
@@ -370,7 +378,8 @@ func libraries() []library {
 			"only who serves Envoy compiles its messages"},
 		{"gopkg.in/yaml.v2", []string{"internal/envoy/config"},
 			"files of envoyproxy/ratelimit mean what this library makes of them"},
-		{"google.golang.org/protobuf", []string{"proto", "transport", "internal/frontend/overgrpc", "internal/envoy",
+		{"google.golang.org/protobuf", []string{"proto", "transport", "internal/weirwire", "internal/frontend/overgrpc",
+			"internal/envoy",
 			"internal/envoy/config", "internal/envoy/xds", "internal/envoy/quota", "internal/envoy/quota/quotatest",
 			"internal/gubernator", "internal/peerlink", "client", "middleware/grpclimit", "chaos"},
 			"the wire ends where its messages become types; a denial's details are messages too"},

@@ -21,9 +21,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirlimit/weir/internal/dialing"
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
-	"github.com/weirlimit/weir/transport"
 )
 
 // askTimeout bounds the wait for one answer of a node.
@@ -160,22 +160,22 @@ func newGRPCRemote(server string, shown *dialing.Credentials) (*grpcRemote, erro
 func (g *grpcRemote) Close() error { return g.conn.Close() }
 
 func (g *grpcRemote) ask(ctx context.Context, r *limiter.Request) (limiter.Answer, error) {
-	m, err := weirv1.NewLimiterClient(g.conn).Check(ctx, transport.NewCheckRequest(r, false))
+	m, err := weirv1.NewLimiterClient(g.conn).Check(ctx, weirwire.NewCheckRequest(r, false))
 	if err != nil {
 		return limiter.Answer{}, g.failed(ctx, err)
 	}
-	return transport.AnswerOf(m), nil
+	return weirwire.AnswerOf(m), nil
 }
 
 func (g *grpcRemote) explain(ctx context.Context, r *limiter.Request) (*limiter.Explanation, error) {
-	m, err := weirv1.NewLimiterClient(g.conn).Explain(ctx, transport.NewCheckRequest(r, false))
+	m, err := weirv1.NewLimiterClient(g.conn).Explain(ctx, weirwire.NewCheckRequest(r, false))
 	if s := status.Convert(err); s.Code() == codes.Unimplemented && strings.Contains(s.Message(), "unknown method") {
 		return nil, silent(g.server)
 	}
 	if err != nil {
 		return nil, g.failed(ctx, err)
 	}
-	return transport.ExplanationOf(m), nil
+	return weirwire.ExplanationOf(m), nil
 }
 
 // failed returns the error for a missing answer.

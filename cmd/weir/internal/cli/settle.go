@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
-	"github.com/weirlimit/weir/transport"
 )
 
 // amendment is what is to be done with a reservation.
@@ -242,7 +242,7 @@ func (a *app) amendedText(am amendment, out amended) string {
 }
 
 func (g *grpcRemote) amend(ctx context.Context, am amendment) (amended, error) {
-	api, q := weirv1.NewLimiterClient(g.conn), transport.NewCheckRequest(am.request, false)
+	api, q := weirv1.NewLimiterClient(g.conn), weirwire.NewCheckRequest(am.request, false)
 	var m *weirv1.ReservationResponse
 	var err error
 	switch am.verb {

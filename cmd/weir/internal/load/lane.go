@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirlimit/weir/client"
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
-	"github.com/weirlimit/weir/transport"
 )
 
 // errRules is the error for nodes with other rules.
@@ -190,7 +190,7 @@ type singles struct{ wire }
 func (s *singles) do(ctx context.Context, c *call) error {
 	var r limiter.Request
 	c.keys.request(&r, c.n[0])
-	m, err := s.api.Check(ctx, transport.NewCheckRequest(&r, false))
+	m, err := s.api.Check(ctx, weirwire.NewCheckRequest(&r, false))
 	if err != nil {
 		return s.failed(err)
 	}
@@ -208,7 +208,7 @@ func (b *batches) do(ctx context.Context, c *call) error {
 	var r limiter.Request
 	for i, n := range c.n {
 		c.keys.request(&r, n)
-		m.Checks[i] = transport.NewCheckRequest(&r, false)
+		m.Checks[i] = weirwire.NewCheckRequest(&r, false)
 	}
 	got, err := b.api.CheckBatch(ctx, m)
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
-	"github.com/weirlimit/weir/transport"
 )
 
 // Bounds of the verification after a point. With many keys, almost none reaches its
@@ -209,7 +209,7 @@ func (l *ledger) askAll(ctx context.Context, w *wire, some []uint32, peek bool) 
 	var r limiter.Request
 	for i, n := range some {
 		l.keys.request(&r, n)
-		m.Checks[i] = transport.NewCheckRequest(&r, peek)
+		m.Checks[i] = weirwire.NewCheckRequest(&r, peek)
 	}
 	got, err := w.api.CheckBatch(ctx, m)
 	if err != nil {

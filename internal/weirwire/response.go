@@ -1,4 +1,4 @@
-package transport
+package weirwire
 
 import (
 	"encoding/binary"
@@ -128,8 +128,23 @@ func appendPacked[T uint32 | int64 | uint64](dst []byte, field protowire.Number,
 	return closed(dst, at)
 }
 
-// appendResponse encodes a decision as a CheckResponse.
-func (s *service) appendResponse(dst []byte, r *limiter.Request, d *limiter.Decision) []byte {
+// Names are what a node says of decisions beside their numbers.
+type Names interface {
+	// Answer returns a decision in its JSON form.
+	Answer(r *limiter.Request, d *limiter.Decision) limiter.Answer
+	// KeyName returns the name of the counter of a limit of a decision.
+	KeyName(r *limiter.Request, l *limiter.LimitDecision) string
+}
+
+// Encoder encodes decisions. Its methods are safe for concurrent use if those of Names are.
+type Encoder struct {
+	Names Names
+	// AppendKeyName is KeyName without a string to allocate; nil: Names has none.
+	AppendKeyName func(dst []byte, r *limiter.Request, l *limiter.LimitDecision) []byte
+}
+
+// AppendResponse encodes a decision as a CheckResponse.
+func (e *Encoder) AppendResponse(dst []byte, r *limiter.Request, d *limiter.Decision) []byte {
 	dst = appendBool(dst, checkAllowed, d.Allowed)
 	dst = appendBool(dst, checkNever, d.Never)
 	dst = appendBool(dst, checkShadowDenied, d.ShadowDenied)
@@ -145,9 +160,9 @@ func (s *service) appendResponse(dst []byte, r *limiter.Request, d *limiter.Deci
 	for i := range d.Len() {
 		var at int
 		dst, at = open(dst, checkLimits)
-		dst = closed(s.appendLimit(dst, r, d.Limit(i)), at)
+		dst = closed(e.appendLimit(dst, r, d.Limit(i)), at)
 	}
-	drawnBy, zone := s.remarks(r, d)
+	drawnBy, zone := remarks(e.Names, r, d)
 	dst = appendString(dst, checkDrawnBy, drawnBy)
 	dst = appendString(dst, checkZoneDefault, zone)
 	dst = appendBool(dst, checkRepeated, d.Repeated)
@@ -162,7 +177,7 @@ func (s *service) appendResponse(dst []byte, r *limiter.Request, d *limiter.Deci
 // remarks returns what the node's answer says beside the decision: the rule that draws on
 // the quota that denied, and the rule whose default time zone counted. Most decisions have
 // neither, and for those the answer is not made.
-func (s *service) remarks(r *limiter.Request, d *limiter.Decision) (drawnBy, zoneDefault string) {
+func remarks(by Names, r *limiter.Request, d *limiter.Decision) (drawnBy, zoneDefault string) {
 	b := d.BlockedBy()
 	some := b != nil && b.Rule.Quota
 	for i := 0; i < d.Len() && !some; i++ {
@@ -171,25 +186,25 @@ func (s *service) remarks(r *limiter.Request, d *limiter.Decision) (drawnBy, zon
 	if !some {
 		return "", ""
 	}
-	a := s.decider.Answer(r, d)
+	a := by.Answer(r, d)
 	return a.DrawnBy, a.ZoneDefault
 }
 
-// appendReceipt adds the receipt of a decision to a CheckResponse, if it is wanted.
-func (s *service) appendReceipt(dst []byte, wanted bool, r *limiter.Request, d *limiter.Decision) []byte {
-	return appendString(dst, checkReceipt, s.receiptOf(wanted, r, d))
+// AppendReceipt adds the receipt of a decision, which may be empty, to a CheckResponse.
+func AppendReceipt(dst []byte, receipt string) []byte {
+	return appendString(dst, checkReceipt, receipt)
 }
 
 // appendLimit encodes the result of one limit as a LimitDecision.
-func (s *service) appendLimit(dst []byte, r *limiter.Request, l *limiter.LimitDecision) []byte {
+func (e *Encoder) appendLimit(dst []byte, r *limiter.Request, l *limiter.LimitDecision) []byte {
 	dst = appendString(dst, limitRule, l.Rule.Name)
 	dst = appendString(dst, limitName, l.Limit.Name())
-	if s.appendKeyName != nil {
+	if e.AppendKeyName != nil {
 		var at int
 		dst, at = open(dst, limitKey)
-		dst = closed(s.appendKeyName(dst, r, l), at)
+		dst = closed(e.AppendKeyName(dst, r, l), at)
 	} else {
-		dst = appendString(dst, limitKey, s.decider.KeyName(r, l))
+		dst = appendString(dst, limitKey, e.Names.KeyName(r, l))
 	}
 	dst = appendNumber(dst, limitAlgorithm, uint64(weirv1.Algorithm(l.Limit.Algorithm())))
 	dst = appendNumber(dst, limitLimit, l.Limit.Limit())
@@ -214,4 +229,18 @@ func appendError(dst []byte, err error) []byte {
 	dst = appendNumber(dst, errorCode, uint64(overgrpc.Code(err)))
 	dst = appendString(dst, errorMessage, errorText(err))
 	return appendNumber(dst, errorRetry, uint64(limiter.Span(fields.RetryAfter(err))))
+}
+
+// AppendResult encodes a decision and its receipt as a result of a CheckBatchResponse.
+func (e *Encoder) AppendResult(dst []byte, r *limiter.Request, d *limiter.Decision, receipt string) []byte {
+	dst, at := open(dst, responseResults)
+	dst, in := open(dst, resultDecision)
+	return closed(closed(AppendReceipt(e.AppendResponse(dst, r, d), receipt), in), at)
+}
+
+// AppendErrorResult encodes the error of a check as a result of a CheckBatchResponse.
+func AppendErrorResult(dst []byte, err error) []byte {
+	dst, at := open(dst, responseResults)
+	dst, in := open(dst, resultError)
+	return closed(closed(appendError(dst, err), in), at)
 }

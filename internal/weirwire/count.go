@@ -1,4 +1,4 @@
-package transport
+package weirwire
 
 import (
 	"encoding/binary"
@@ -32,37 +32,32 @@ const (
 	attributeLengths = 2
 )
 
-// parts is the number of repeated parts of a request on the wire.
-type parts struct{ attributes, limits, keyParts, actual int }
+// Parts is the number of repeated parts of a request on the wire.
+type Parts struct{ Attributes, Limits, KeyParts, Actual int }
 
-// tooMany reports whether a request has more parts than allowed.
-func (p parts) tooMany() bool {
-	return max(p.attributes, p.actual) > MaxAttributes || p.limits > limiter.MaxLimits ||
-		p.keyParts > limiter.MaxLimits*limiter.MaxKeyParts
+// TooMany reports whether a request has more parts than allowed.
+func (p Parts) TooMany() bool {
+	return max(p.Attributes, p.Actual) > MaxAttributes || p.Limits > limiter.MaxLimits ||
+		p.KeyParts > limiter.MaxLimits*limiter.MaxKeyParts
 }
 
-// weight returns the weight of the decoded parts, see weightOf.
-func (p parts) weight() int64 {
-	if p.tooMany() {
-		return 0
-	}
-	return weightOf(0, 0, p.attributes+p.limits+p.keyParts+p.actual)
-}
+// Sum returns how many parts there are.
+func (p Parts) Sum() int { return p.Attributes + p.Limits + p.KeyParts + p.Actual }
 
-// countParts counts the parts of a CheckRequest or a ResetRequest.
-func countParts(data []byte) (p parts, err error) {
-	err = eachWireField(data, func(field protowire.Number, kind protowire.Type, value []byte) error {
+// CountParts counts the parts of a CheckRequest or a ResetRequest.
+func CountParts(data []byte) (p Parts, err error) {
+	err = EachField(data, func(field protowire.Number, kind protowire.Type, value []byte) error {
 		switch {
 		case field == requestAttributes:
-			p.attributes++
+			p.Attributes++
 		case field == requestActual:
-			p.actual++
+			p.Actual++
 		case field == requestLimits && kind == protowire.BytesType:
-			p.limits++
+			p.Limits++
 			limit, _ := protowire.ConsumeBytes(value)
-			return eachWireField(limit, func(field protowire.Number, _ protowire.Type, _ []byte) error {
+			return EachField(limit, func(field protowire.Number, _ protowire.Type, _ []byte) error {
 				if field == limitKeyPart {
-					p.keyParts++
+					p.KeyParts++
 				}
 				return nil
 			})
@@ -72,16 +67,16 @@ func countParts(data []byte) (p parts, err error) {
 	return p, err
 }
 
-// eachWireField calls f with each field of a message and its encoded value.
-func eachWireField(data []byte, f func(field protowire.Number, kind protowire.Type, value []byte) error) error {
+// EachField calls f with each field of a message and its encoded value.
+func EachField(data []byte, f func(field protowire.Number, kind protowire.Type, value []byte) error) error {
 	for len(data) > 0 {
 		field, kind, n := protowire.ConsumeTag(data)
 		if n < 0 || field > protowire.MaxValidNumber {
-			return errWire
+			return ErrWire
 		}
 		data = data[n:]
 		if n = protowire.ConsumeFieldValue(field, kind, data); n < 0 {
-			return errWire
+			return ErrWire
 		}
 		if err := f(field, kind, data[:n]); err != nil {
 			return err
@@ -91,36 +86,36 @@ func eachWireField(data []byte, f func(field protowire.Number, kind protowire.Ty
 	return nil
 }
 
-// columnsCount is the size of a CheckColumns on the wire.
-type columnsCount struct {
-	id         uint64
-	checks     int // elements of the longest column
-	attributes int // number of columns of attributes
-	values     int // elements of these columns
+// ColumnsCount is the size of a CheckColumns on the wire.
+type ColumnsCount struct {
+	ID         uint64
+	Checks     int // elements of the longest column
+	Attributes int // number of columns of attributes
+	Values     int // elements of these columns
 }
 
-// countColumns counts the columns of a message and their elements. The error is
-// errWire, or wraps ErrInvalid if there are more than allowed.
-func countColumns(data []byte) (c columnsCount, err error) {
+// CountColumns counts the columns of a message and their elements. The error is
+// ErrWire, or wraps ErrInvalid if there are more than allowed.
+func CountColumns(data []byte) (c ColumnsCount, err error) {
 	var seen [columnsIDLengths + 1]int
-	err = eachWireField(data, func(field protowire.Number, kind protowire.Type, value []byte) error {
+	err = EachField(data, func(field protowire.Number, kind protowire.Type, value []byte) error {
 		switch {
 		case field == columnsID && kind == protowire.VarintType:
-			c.id, _ = protowire.ConsumeVarint(value)
+			c.ID, _ = protowire.ConsumeVarint(value)
 		case field >= columnsPathLengths && field <= columnsMethodLength, field == columnsCosts, field == columnsRuleCosts,
 			field == columnsIDLengths:
 			seen[field] += elements(kind, value)
-			c.checks = max(c.checks, seen[field])
-			if c.checks > MaxBatch {
-				return tooLarge(c.checks)
+			c.Checks = max(c.Checks, seen[field])
+			if c.Checks > MaxBatch {
+				return TooLarge(c.Checks)
 			}
 		case field == columnsAttributes && kind == protowire.BytesType:
-			if c.attributes++; c.attributes > MaxAttributes {
-				return tooManyColumns(c.attributes)
+			if c.Attributes++; c.Attributes > MaxAttributes {
+				return tooManyColumns(c.Attributes)
 			}
 			n, err := countLengths(value)
-			c.values += n
-			c.checks = max(c.checks, n)
+			c.Values += n
+			c.Checks = max(c.Checks, n)
 			return err
 		}
 		return nil
@@ -131,12 +126,12 @@ func countColumns(data []byte) (c columnsCount, err error) {
 // countLengths counts the elements of an AttributeColumn.
 func countLengths(value []byte) (n int, err error) {
 	column, _ := protowire.ConsumeBytes(value)
-	err = eachWireField(column, func(field protowire.Number, kind protowire.Type, value []byte) error {
+	err = EachField(column, func(field protowire.Number, kind protowire.Type, value []byte) error {
 		if field == attributeLengths {
 			n += elements(kind, value)
 		}
 		if n > MaxBatch {
-			return tooLarge(n)
+			return TooLarge(n)
 		}
 		return nil
 	})
@@ -164,8 +159,8 @@ func tooManyColumns(n int) error {
 	return invalid("the message has %d columns of attributes; at most %d are allowed", n, MaxAttributes)
 }
 
-// unmarshal decodes a message with the protobuf library. Unknown fields, of a newer
+// Unmarshal decodes a message with the protobuf library. Unknown fields, of a newer
 // protocol, are dropped to save memory.
-func unmarshal(data []byte, m proto.Message) error {
+func Unmarshal(data []byte, m proto.Message) error {
 	return proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, m)
 }

@@ -1,17 +1,26 @@
-package transport
+package weirwire
 
 import (
 	"math"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/weirlimit/weir/internal/frontend/overgrpc"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// fillReply writes the decisions of the first n requests into the reply.
-func (t *turn) fillReply(n int) {
-	m := &t.reply
-	t.names.clear()
+// Reply is the reply to a message of a stream. It is used again for the next one.
+type Reply struct {
+	weirv1.DecisionColumns
+	every weirv1.LimitColumns
+	names dictionary
+}
+
+// Fill writes decisions into the reply. failed lists those that were not decided, ascending; errs has their errors.
+func (p *Reply) Fill(decisions []limiter.Decision, failed []int, errs []error) {
+	m, n := &p.DecisionColumns, len(decisions)
+	p.names.clear()
 	m.Error, m.EveryLimit = nil, nil
 	m.Flags, m.Sources = sized(m.Flags, n), sized(m.Sources, n)
 	m.Remaining, m.LimitRefs = sized(m.Remaining, n), sized(m.LimitRefs, n)
@@ -22,7 +31,7 @@ func (t *turn) fillReply(n int) {
 	retries, elsewhere, shares := false, false, false
 	m.Denials = m.Denials[:0]
 	for i := range n {
-		d := &t.decisions[i]
+		d := &decisions[i]
 		is := flag(d.Allowed, weirv1.DecisionFlag_DECISION_FLAG_ALLOWED) |
 			flag(d.Never, weirv1.DecisionFlag_DECISION_FLAG_NEVER) |
 			flag(d.ShadowDenied, weirv1.DecisionFlag_DECISION_FLAG_SHADOW_DENIED) |
@@ -41,7 +50,7 @@ func (t *turn) fillReply(n int) {
 				flag(l.Overflow, weirv1.DecisionFlag_DECISION_FLAG_OVERFLOW)
 			remaining[i], resets[i], inForce[i] = l.Remaining, int64(limiter.Span(l.ResetAfter)), l.InForce
 			shares = shares || l.InForce != 0
-			refs[i] = 1 + t.names.limit(l)
+			refs[i] = 1 + p.names.limit(l)
 		} else {
 			remaining[i], resets[i], inForce[i], refs[i] = math.MaxUint32, 0, 0, 0
 		}
@@ -56,8 +65,30 @@ func (t *turn) fillReply(n int) {
 	if !shares {
 		m.InForce = m.InForce[:0]
 	}
-	t.fillErrors()
-	m.Limits = t.names.infos[:t.names.used]
+	p.fillErrors(failed, errs)
+	m.Limits = p.names.infos[:p.names.used]
+}
+
+// Append encodes the reply. The protobuf library encodes all but the columns of numbers, for which it takes more than
+// twice as long. After an error nothing is appended.
+func (p *Reply) Append(dst []byte) ([]byte, error) {
+	m := &p.DecisionColumns
+	remaining, resets, retries, refs, inForce := m.Remaining, m.ResetAfterUs, m.RetryAfterUs, m.LimitRefs, m.InForce
+	out := appendPacked(dst, columnsRemaining, remaining)
+	out = appendPacked(out, columnsResetAfter, resets)
+	out = appendPacked(out, columnsRetryAfter, retries)
+	out = appendPacked(out, columnsLimitRefs, refs)
+	out = appendPacked(out, columnsInForce, inForce)
+	m.Remaining, m.ResetAfterUs, m.RetryAfterUs, m.LimitRefs, m.InForce = nil, nil, nil, nil, nil
+	out, err := proto.MarshalOptions{}.MarshalAppend(out, m)
+	m.Remaining, m.ResetAfterUs, m.RetryAfterUs, m.LimitRefs, m.InForce = remaining, resets, retries, refs, inForce
+	return out, err
+}
+
+// Refuse makes the reply an error for the whole message.
+func (p *Reply) Refuse(err error) {
+	p.Reset()
+	p.Error = CheckError(err)
 }
 
 // denied adds a check to the denials by rules. Consecutive checks with the same one share an entry.
@@ -103,28 +134,28 @@ func decisive(d *limiter.Decision) *limiter.LimitDecision {
 
 // fillErrors reports the checks that were not decided. Consecutive checks with the same
 // error share one entry.
-func (t *turn) fillErrors() {
-	m := &t.reply
+func (p *Reply) fillErrors(failed []int, errs []error) {
+	m := &p.DecisionColumns
 	m.Errors = m.Errors[:0]
-	for i, at := range t.failed {
+	for i, at := range failed {
 		m.Flags[at], m.Remaining[at] = byte(weirv1.DecisionFlag_DECISION_FLAG_ERROR), 0
-		text := errorText(t.errs[i])
+		text := errorText(errs[i])
 		if last := len(m.Errors) - 1; last >= 0 && m.Errors[last].Message == text {
 			m.Errors[last].Checks = append(m.Errors[last].Checks, uint32(at))
 			continue
 		}
 		m.Errors = append(m.Errors, &weirv1.ColumnsError{
-			Code: uint32(overgrpc.Code(t.errs[i])), Message: text, Checks: []uint32{uint32(at)},
+			Code: uint32(overgrpc.Code(errs[i])), Message: text, Checks: []uint32{uint32(at)},
 		})
 	}
 }
 
-// fillEvery adds the result of every limit of the first n requests.
-func (s *service) fillEvery(t *turn, n int) {
-	m := &t.every
+// FillEvery adds the result of every limit of the requests that were decided.
+func (p *Reply) FillEvery(by Names, requests []limiter.Request, decisions []limiter.Decision) {
+	m, n := &p.every, len(decisions)
 	total := 0
 	for i := range n {
-		total += t.decisions[i].Len()
+		total += decisions[i].Len()
 	}
 	m.Counts, m.RuleRefs = sized(m.Counts, n), sized(m.RuleRefs, n)
 	m.LimitIndexes, m.Flags, m.Keys = sized(m.LimitIndexes, total), sized(m.Flags, total), sized(m.Keys, total)
@@ -134,14 +165,14 @@ func (s *service) fillEvery(t *turn, n int) {
 	m.DrawnByRefs, m.ZoneDefaultRefs = sized(m.DrawnByRefs, n), sized(m.ZoneDefaultRefs, n)
 	at, shares, drawn, zones := 0, false, false, false
 	for i := range n {
-		d := &t.decisions[i]
-		m.Counts[i], m.RuleRefs[i] = uint32(d.Len()), t.names.rule(d.Rule)
-		drawnBy, zone := s.remarks(&t.requests[i], d)
-		m.DrawnByRefs[i], m.ZoneDefaultRefs[i] = t.names.rule(drawnBy), t.names.rule(zone)
+		d := &decisions[i]
+		m.Counts[i], m.RuleRefs[i] = uint32(d.Len()), p.names.rule(d.Rule)
+		drawnBy, zone := remarks(by, &requests[i], d)
+		m.DrawnByRefs[i], m.ZoneDefaultRefs[i] = p.names.rule(drawnBy), p.names.rule(zone)
 		drawn, zones = drawn || drawnBy != "", zones || zone != ""
 		for j := range d.Len() {
 			l := d.Limit(j)
-			m.LimitIndexes[at], m.Keys[at] = t.names.limit(l), s.decider.KeyName(&t.requests[i], l)
+			m.LimitIndexes[at], m.Keys[at] = p.names.limit(l), by.KeyName(&requests[i], l)
 			m.Flags[at] = flag(l.Allowed, weirv1.DecisionFlag_DECISION_FLAG_ALLOWED) |
 				flag(l.Never, weirv1.DecisionFlag_DECISION_FLAG_NEVER) |
 				flag(l.Blocked, weirv1.DecisionFlag_DECISION_FLAG_BLOCKED) |
@@ -161,7 +192,7 @@ func (s *service) fillEvery(t *turn, n int) {
 	if !zones {
 		m.ZoneDefaultRefs = m.ZoneDefaultRefs[:0]
 	}
-	m.RuleNames = t.names.ordered
-	t.reply.Limits = t.names.infos[:t.names.used] // the loop may have added some
-	t.reply.EveryLimit = m
+	m.RuleNames = p.names.ordered
+	p.Limits = p.names.infos[:p.names.used] // the loop may have added some
+	p.EveryLimit = m
 }

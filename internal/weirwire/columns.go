@@ -1,4 +1,4 @@
-package transport
+package weirwire
 
 import (
 	"reflect"
@@ -14,9 +14,9 @@ type column struct {
 	lengths []uint32
 }
 
-// columnsLen returns the number of checks in a message. An error wraps ErrInvalid and concerns the
+// ColumnsLen returns the number of checks in a message. An error wraps ErrInvalid and concerns the
 // whole message; without one its columns fit each other and their text.
-func columnsLen(m *weirv1.CheckColumns) (int, error) {
+func ColumnsLen(m *weirv1.CheckColumns) (int, error) {
 	if n := len(m.Attributes); n > MaxAttributes {
 		return 0, tooManyColumns(n)
 	}
@@ -64,7 +64,7 @@ func columnsLen(m *weirv1.CheckColumns) (int, error) {
 		return 0, err
 	}
 	if n > MaxBatch {
-		return 0, tooLarge(n)
+		return 0, TooLarge(n)
 	}
 	return n, fit(m, n, text)
 }
@@ -97,26 +97,34 @@ func sum(lengths []uint32) (total uint64) {
 	return total
 }
 
-// alikeOf returns what all requests of a message have in common.
-func alikeOf(m *weirv1.CheckColumns) limiter.Request {
-	return limiter.Request{Rule: m.Rule, Hold: idTime(m.HoldUs), IDOptional: m.IdsOptional}
+// AlikeOf returns what all requests of a message have in common.
+func AlikeOf(m *weirv1.CheckColumns) limiter.Request {
+	return limiter.Request{Rule: m.Rule, Hold: IDTime(m.HoldUs), IDOptional: m.IdsOptional}
 }
 
-// fillColumns turns the n checks of a message, which columnsLen has returned without an error,
-// into requests. alike is what all of them have in common.
+// Filler turns messages into requests, and knows which of them are still as an earlier message left them: the first n
+// have what alike has, and a path and a user. To copy that again takes half of the time in which a message becomes
+// requests. The zero value knows none.
+type Filler struct {
+	n          int
+	alike      limiter.Request
+	attributes []map[string]string // one for each request, made when needed
+}
+
+// Forget says that the requests are others now, or may be written to.
+func (f *Filler) Forget() { f.n = 0 }
+
+// Fill turns the checks of a message, of which [ColumnsLen] has returned the number without an error,
+// into as many requests. alike is what all of them have in common.
 //
 // All strings of the requests are parts of one string, so they cost one allocation for
 // each message. (They could share the message's buffer without any allocation if
 // nothing ever kept one of them. One copy is not worth that condition.)
-func (b *batch) fillColumns(m *weirv1.CheckColumns, n int, alike *limiter.Request) {
-	have := b.alike.of(alike)
-	if have > 0 && n > len(b.requests) {
-		have = 0 // grow makes others
-	}
-	b.grow(n)
+func (f *Filler) Fill(requests []limiter.Request, m *weirv1.CheckColumns, alike *limiter.Request) {
+	have := f.Kept(alike)
+	f.n = 0
 	rest := text{left: string(m.Keys)}
 	if bare(m) {
-		requests := b.requests[:n]
 		for i := range requests {
 			r := &requests[i]
 			if i >= have {
@@ -125,12 +133,12 @@ func (b *batch) fillColumns(m *weirv1.CheckColumns, n int, alike *limiter.Reques
 			r.Path = rest.next(m.PathLengths, i)
 			r.User = rest.next(m.UserLengths, i)
 		}
-		b.alike = alikes{max(have, n), *alike}
+		f.n, f.alike = max(have, len(requests)), *alike
 		return
 	}
-	ids, ttl := text{left: string(m.Ids)}, idTime(m.IdTtlUs)
-	for i := range n {
-		r := &b.requests[i]
+	ids, ttl := text{left: string(m.Ids)}, IDTime(m.IdTtlUs)
+	for i := range requests {
+		r := &requests[i]
 		*r = *alike // so nothing is left of an earlier caller
 		r.Path = rest.next(m.PathLengths, i)
 		r.User = rest.next(m.UserLengths, i)
@@ -144,11 +152,11 @@ func (b *batch) fillColumns(m *weirv1.CheckColumns, n int, alike *limiter.Reques
 			r.Cost = limiter.Units(m.Costs[i])
 		}
 		if len(m.Attributes) > 0 {
-			b.fillAttributes(i, m.Attributes, &rest)
+			f.fillAttributes(r, i, m.Attributes, &rest)
 		}
 	}
 	for _, i := range m.RuleCosts {
-		b.requests[i].Cost = limiter.Cost{} // not given, so that the rule's applies
+		requests[i].Cost = limiter.Cost{} // not given, so that the rule's applies
 	}
 }
 
@@ -158,14 +166,14 @@ func bare(m *weirv1.CheckColumns) bool {
 		m.GroupLengths)+len(m.MethodLengths)+len(m.IdLengths)+len(m.Costs)+len(m.RuleCosts)+len(m.Attributes) == 0
 }
 
-// of returns how many of them have what another request has. It knows the fields that a message
+// Kept returns how many of them have what another request has. It knows the fields that a message
 // has once, or that its caller has.
-func (a *alikes) of(r *limiter.Request) int {
-	have := &a.request
+func (f *Filler) Kept(r *limiter.Request) int {
+	have := &f.alike
 	if have.Rule == r.Rule && have.Hold == r.Hold && have.Lent == r.Lent && have.Rate == r.Rate && have.Fast == r.Fast &&
 		have.IDOptional == r.IDOptional && have.Tenant == r.Tenant && have.Caller == r.Caller &&
 		sameScope(have.Scope, r.Scope) {
-		return a.n
+		return f.n
 	}
 	return 0
 }
@@ -193,16 +201,27 @@ func (t *text) next(lengths []uint32, i int) string {
 	return part
 }
 
-func (b *batch) fillAttributes(i int, columns []*weirv1.AttributeColumn, rest *text) {
-	r := &b.requests[i]
+func (f *Filler) fillAttributes(r *limiter.Request, i int, columns []*weirv1.AttributeColumn, rest *text) {
 	for _, c := range columns {
 		value := rest.next(c.GetLengths(), i)
 		if value == "" {
 			continue
 		}
 		if r.Attributes == nil {
-			r.Attributes = b.attributesOf(i)
+			r.Attributes = f.attributesOf(i)
 		}
 		r.Attributes[c.GetName()] = value
 	}
+}
+
+// attributesOf returns an empty map for request i.
+func (f *Filler) attributesOf(i int) map[string]string {
+	for len(f.attributes) <= i {
+		f.attributes = append(f.attributes, nil)
+	}
+	if f.attributes[i] == nil {
+		f.attributes[i] = make(map[string]string)
+	}
+	clear(f.attributes[i])
+	return f.attributes[i]
 }
