@@ -375,7 +375,7 @@ end
 -- soonest returns the first instant at which the state of limit i admits units that it admits at an instant by time
 -- alone: earlier if holds end that give back what they have charged. See package limiter, RetryAt.
 local function soonest(i, s, want, at)
-  local g, p, f, text, c, left, size, from, parts, some = of[i], s.p, s.f, worthOf(i, partly), {}, {}, 64, 0, {}, nil
+  local g, p, f, text, c, left, size, from, parts, some = of[i], s.p, s.f, s.want and partly(s.k, s.p, s.text) or worthOf(i, partly), {}, {}, 64, 0, {}, nil
   local name, list, present = short(text), p[1] == 3 or p[1] == 4, now
   for field, value in pairs(s) do
     c[field] = value
