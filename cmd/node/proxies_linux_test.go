@@ -55,12 +55,14 @@ http {
     listen 127.0.0.1:LUA;
     location = /_weir_lua {
       internal;
+      if ($request_uri ~ "^([^?]{0,8193})") { set $weir_uri $1; }
+      if ($request_method ~ "^(.{1,64})") { set $weir_method $1; }
       proxy_pass http://weir/v1/auth;
       proxy_pass_request_headers off;
       proxy_pass_request_body off;
       proxy_set_header Content-Length "";
-      proxy_set_header X-Original-URI $request_uri;
-      proxy_set_header X-Original-Method $request_method;
+      proxy_set_header X-Original-URI $weir_uri;
+      proxy_set_header X-Original-Method $weir_method;
       proxy_set_header X-Forwarded-For $remote_addr;
     }
     location / {
