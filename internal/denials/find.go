@@ -112,7 +112,7 @@ func (r *Record) Find(q Query) Found {
 	out := Found{Keys: []Key{}, Began: r.began, Missed: r.missed.Load()}
 	user := q.User
 	if user != "" {
-		if user = r.keep(user); user == "" {
+		if user = r.asked(user); user == "" {
 			return out // no names are kept
 		}
 	}
@@ -346,14 +346,20 @@ func (r *Record) keep(name string) string {
 	case name == "" || r.config.Names == Off:
 		return ""
 	case r.config.Names == Hashed:
-		if strings.HasPrefix(name, hashMark) && len(name) == len(hashMark)+2*hashBytes {
-			return name // it was copied from an answer
-		}
 		mac := hmac.New(sha256.New, r.config.HashKey)
 		_, _ = mac.Write([]byte(name))
 		return hashMark + hex.EncodeToString(mac.Sum(nil)[:hashBytes])
 	}
 	return clip(name)
+}
+
+// asked returns what is kept of a name that is asked about, which may be the hash that an answer had. A request that is
+// recorded has no hashes: it could pass for another.
+func (r *Record) asked(name string) string {
+	if r.config.Names == Hashed && strings.HasPrefix(name, hashMark) && len(name) == len(hashMark)+2*hashBytes {
+		return name
+	}
+	return r.keep(name)
 }
 
 const (

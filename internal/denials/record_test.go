@@ -196,6 +196,11 @@ func TestNamesAreKeptAsConfigured(t *testing.T) {
 		if names == Hashed {
 			if hash := f.Keys[0].Samples[0].User; len(r.Find(Query{User: hash}).Keys) != 1 {
 				t.Errorf("it is not found by its hash %q", hash)
+			} else { // a client that takes it for a name is another
+				r.Denied("http", &limiter.Request{User: hash, Path: "/"}, counted(t))
+				if keys := r.Find(Query{User: hash}).Keys; len(keys) != 1 || keys[0].Count != 1 {
+					t.Errorf("a client of that name is taken for it: %+v", keys)
+				}
 			}
 		}
 	}
