@@ -129,18 +129,19 @@ func (m *amending) settle(ctx context.Context, a limiter.Amend, dry bool) (out l
 	if err != nil {
 		return out, err
 	}
-	best, inForce, held, shape, e := -1, 0, false, arith.Shape(0), arith.Estimates{} // best: the state that says most
+	best, inForce, held, shape, e, differs := -1, 0, false, arith.Shape(0), arith.Estimates{}, limiter.Amended{}
 	for i := range m.parts {
 		r := m.parts[i].call.reply
 		if len(r) != 7 || r[1] < 0 || r[1] > int64(limiter.AmendDiffers) || r[5] < 0 || r[5] > int64(m.charge.Len()) {
 			return out, errReply
 		}
 		state := limiter.AmendState(r[1])
+		inForce, shape = inForce+int(r[6]%32), max(shape, arith.Shape(r[6]/32))
 		if state == limiter.AmendDiffers {
-			return limiter.Amended{State: state, Estimate: uint64(r[2]), First: uint64(r[3])}, nil
+			differs = limiter.Amended{State: state, Estimate: uint64(r[2]), First: uint64(r[3])}
+			continue
 		}
 		m.known = m.known || state != limiter.AmendCharged && state != limiter.AmendUnknown
-		inForce, shape = inForce+int(r[6]%32), max(shape, arith.Shape(r[6]/32))
 		held = held || state == limiter.AmendDone || r[6] >= 32
 		if r[4] > 0 && r[5] > 0 {
 			e.Add(m.charge.Key(int(r[5])-1), uint64(r[4]))
@@ -161,7 +162,9 @@ func (m *amending) settle(ctx context.Context, a limiter.Amend, dry bool) (out l
 	case out.State == limiter.AmendSettled:
 		out.Estimate = 0
 	case dry && a.Lacks && inForce < shape.Keys():
-		return limiter.Amended{State: limiter.AmendLacks}, nil
+		return limiter.Amended{State: limiter.AmendLacks}, nil // before the costs: whoever lacks one cannot name all
+	case differs.State == limiter.AmendDiffers:
+		return differs, nil
 	case dry && e.Other != 0:
 		return limiter.Amended{State: limiter.AmendDiffers, Estimate: e.First, First: e.Other}, nil
 	}

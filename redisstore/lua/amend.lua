@@ -97,14 +97,14 @@ for _, id in ipairs(ids) do
   local n = head[3 + 2 * id.first]
   if id.hold and n > 0 then
     if compared > 0 and n ~= rule and id.was * used ~= compared * id.cost then
-      return {now, DIFFERS, compared, id.was, 0, 0, 0}
+      return {now, DIFFERS, compared, id.was, 0, 0, inForce + 32 * shape}
     elseif compared == 0 then
       compared, rule, used = id.was, n, id.cost
     end
   end
 end
 if compared > 0 and shape >= UNLIKE then
-  return {now, DIFFERS, compared, 0, 0, 0, 0}
+  return {now, DIFFERS, compared, 0, 0, 0, inForce + 32 * shape}
 end
 if ignore == 0 and known > 0 and (not estimate or shape > 0 and inForce == shape % UNLIKE) then
   ignore = 1 -- the check has charged no other keys, see arith.Shape, or it is settled already
