@@ -10,6 +10,25 @@ func ofIDs() []mutation {
 		{name: "a call without an id is not repeated", pkg: "./client", test: "^TestNotRepeatedWithoutID$", edits: []edit{
 			{"client/alone.go", " || once && tries.unknown", ""},
 		}},
+		{name: "what is lacking is told before costs in Redis, too", pkg: "./redisstore",
+			test: "^TestWhatIsLackingIsToldBeforeCosts$", edits: []edit{
+				{"redisstore/hold.go", "inForce < shape.Keys():\n		return limiter.Amended{State: limiter.AmendLacks}, nil //",
+					"differs.State == 0:\n		return limiter.Amended{State: limiter.AmendLacks}, nil //"},
+			}},
+		{name: "ids of a batch are imported", pkg: "./internal/cluster/replica", test: ".", edits: []edit{
+			{"internal/cluster/replica/copy.go", "	if len(m.IDs) > 0 {\n		if err := p.node.Store.ImportIDs",
+				"	if len(m.IDs) > 1<<30 {\n		if err := p.node.Store.ImportIDs"},
+		}},
+		{name: "ids of a batch are saved", pkg: "./internal/cluster/replica", test: "^TestWhatIsSaved$", edits: []edit{
+			{"internal/cluster/replica/copy.go", "			p.saving.changed(m.IDs[i].Hi)\n", "			_ = i\n"},
+		}},
+		{name: "an earlier member gets ids as keys", pkg: cluster, test: "^TestASettlementWaitsForTheHeir$", edits: []edit{
+			{"internal/cluster/mesh/writer.go", "	if wire < peer.LeaseWire {\n", "	if wire < 0*peer.LeaseWire {\n"},
+		}},
+		{name: "ids that are sent are of the partition", pkg: "./limiter/table", test: "^TestIDsThatAreNotImported$",
+			edits: []edit{
+				{"limiter/table/importids.go", "int(at) != number || !arith", "!arith"},
+			}},
 		{name: "pushed ids are sent once", pkg: "./internal/cluster/replica", test: "^TestPushedIDsAreSentOnce$",
 			edits: []edit{
 				{"internal/cluster/replica/handoff.go", "			p.own.ids.some = true // of those", "			// of those"},
@@ -205,7 +224,7 @@ func ofIDRing() []mutation {
 		}},
 		{name: "ids that are copied alone have the bound of who sends them", pkg: table, test: "^TestReplacedIDsCount$",
 			edits: []edit{
-				{"limiter/table/import.go", "if g.full() || room.beyondSource(one[:], 1, 0) ||",
+				{"limiter/table/import.go", "if g.full() || room.beyondSource(from, 1, 0) ||",
 					"if g.full() || len(one) == 0 ||"},
 			}},
 		{name: "ids that are copied alone have the bound of all", pkg: table, test: "^TestReplacedIDsCount$", edits: []edit{

@@ -538,7 +538,7 @@ func largeAllowed() map[string]allowance {
 		"internal/cluster/replica.Replica fields":    {33, machine},
 		"internal/cluster/replica.Replica methods":   {116, machine},
 		"internal/cluster/replica.held fields":       {25, "it is what a member knows of one partition"},
-		"internal/peer.Frame fields":                 {28, "each kind of item of the wire is a field"},
+		"internal/peer.Frame fields":                 {29, "each kind of item of the wire is a field"},
 		"internal/cluster/members.Membership methods": {33,
 			"what a node knows of members, under one lock, and each question about that"},
 		"internal/envoy.asker methods":    {31, "it is a session of frontend, with what a call of Envoy adds"},

@@ -10,13 +10,20 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
+// scratch is the memory in which a turn has what members have sent.
+type scratch struct {
+	entries []table.Entry
+	keys    []replica.Entries
+	ids     []table.ID
+}
+
 // split takes the entries of the first n keys, which the member with the number source has sent. Its result is
 // valid until the turn splits again.
 func (t *turn) split(from []peer.Entry, n int, limits []*limiter.Limit, source uint8) (keys []replica.Entries,
 	rest []peer.Entry, ok bool) {
-	keys = t.keys[:0]
-	all := slices.Grow(t.entries[:0], entriesOf(from, n)) // allocated together
-	defer func() { t.keys, t.entries = keys[:0], all[:0] }()
+	keys = t.scratch.keys[:0]
+	all := slices.Grow(t.scratch.entries[:0], entriesOf(from, n)) // allocated together
+	defer func() { t.scratch.keys, t.scratch.entries = keys[:0], all[:0] }()
 	for i := range from {
 		e := &from[i]
 		if e.First {
@@ -42,6 +49,18 @@ func (t *turn) split(from []peer.Entry, n int, limits []*limiter.Limit, source u
 		k.List = all[len(all)-len(k.List)-1 : len(all) : len(all)]
 	}
 	return keys, nil, len(keys) == n
+}
+
+// idsOf takes ids of a frame. Its result is valid until the next call.
+func (s *scratch) idsOf(from []peer.ID) []table.ID {
+	all := s.ids[:0]
+	for i := range from {
+		x := &from[i]
+		all = append(all, table.ID{Hi: x.Hi, Lo: x.Lo,
+			State: arith.State{Time: limiter.Tick(x.Time), Until: limiter.Tick(x.Until), A: x.A, B: x.B}})
+	}
+	s.ids = all
+	return all
 }
 
 // entriesOf returns the number of entries of the first n keys.

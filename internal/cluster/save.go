@@ -170,7 +170,7 @@ func (s *saver) state(p *partition, whole bool) (done bool, err error) {
 					return
 				}
 				if saved.Batch.Kind == peer.Snapshot {
-					s.c.table.ExportIDs(int(p.id), 0, s.at, func(e table.Entry) { saved.Keys = append(saved.Keys, e.Hi) })
+					s.c.table.ExportIDs(int(p.id), 0, s.at, func(e table.ID) { saved.Keys = append(saved.Keys, e.Hi) })
 				}
 			case !disk.Saving(&saved.Batch):
 				disk.Unfinished()

@@ -6,7 +6,6 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
-	"github.com/weirlimit/weir/limiter/table"
 )
 
 // turn is one entry into the core, by one goroutine. It collects the work that is done
@@ -18,9 +17,8 @@ type turn struct {
 	parts []*partition // to be flushed
 	later []func(*turn)
 
-	rule    namedRule         // the rule of the last check of a frame
-	entries []table.Entry     // scratch of split
-	keys    []replica.Entries // scratch of split
+	rule    namedRule // the rule of the last check of a frame
+	scratch scratch
 
 	step    replica.Step // of the replica at work
 	applied int          // how many of its effects are done

@@ -118,7 +118,7 @@ func (in *intake) batches(t *turn, f *peer.Frame, may *credible) {
 		limits[i] = l
 	}
 	source := in.table.Source(nameOf(t, f.From))
-	rest, ahead := f.Entries, lookahead{table: in.table, frame: f, limits: limits}
+	rest, ids, ahead := f.Entries, f.IDs, lookahead{table: in.table, frame: f, limits: limits}
 	for i := range f.Batches {
 		b := &f.Batches[i]
 		if next := i + table.Ahead; next < len(f.Batches) {
@@ -129,12 +129,16 @@ func (in *intake) batches(t *turn, f *peer.Frame, may *credible) {
 		if !ok {
 			return
 		}
-		rest = left
+		if int(b.IDs) > len(ids) {
+			return
+		}
+		came := t.scratch.idsOf(ids[:b.IDs])
+		rest, ids = left, ids[b.IDs:]
 		if !may.batch(f.From, b) || !may.entries(b.Partition, keys) {
 			in.reports.distrust(f.From, "a batch")
 			continue
 		}
-		in.message(t, f.From, b.Partition, replica.Message{Batch: b, Keys: keys})
+		in.message(t, f.From, b.Partition, replica.Message{Batch: b, Keys: keys, IDs: came, Source: source})
 	}
 }
 

@@ -30,6 +30,7 @@ type Frame struct {
 	Announces []Announce
 	Revokes   []Revoke
 	Batches   []Batch
+	IDs       []ID    // of the batches, in their order
 	Entries   []Entry // of the batches, in their order
 	Acks      []Ack
 
@@ -252,6 +253,17 @@ type Batch struct {
 	// Keys is the number of keys in the batch. Each has one Entry with First set,
 	// followed by others of the same key.
 	Keys uint32
+	// IDs is the number of ids in the batch: those that came to the sender since the state of Base, in the order in which
+	// they came. They count before the keys, some of which may say what has become of them. Versions before [LeaseWire]
+	// do not know them, and are sent each as a key.
+	IDs uint32
+}
+
+// ID is an id that is remembered for a key, with the state of its counter, like an Entry.
+type ID struct {
+	Hi, Lo      uint64
+	Time, Until int64
+	A, B        uint32
 }
 
 // Entry is the state of one counter or, if Gone, a key without counters.

@@ -8,7 +8,7 @@ func (f *Frame) Clone() *Frame {
 	g.Rules, g.Limits = slices.Clone(f.Rules), slices.Clone(f.Limits)
 	g.Claims, g.Answers, g.Announces = slices.Clone(f.Claims), slices.Clone(f.Answers), slices.Clone(f.Announces)
 	g.Revokes, g.Batches, g.Acks = slices.Clone(f.Revokes), slices.Clone(f.Batches), slices.Clone(f.Acks)
-	g.Entries = slices.Clone(f.Entries)
+	g.IDs, g.Entries = slices.Clone(f.IDs), slices.Clone(f.Entries)
 	for i := range g.Entries {
 		g.Entries[i].Words = slices.Clone(g.Entries[i].Words)
 	}
@@ -25,7 +25,7 @@ func (f *Frame) Reset() {
 	*f = Frame{
 		Rules: clearAll(f.Rules), Limits: clearAll(f.Limits),
 		Claims: f.Claims[:0], Answers: f.Answers[:0], Announces: f.Announces[:0], Revokes: f.Revokes[:0],
-		Batches: f.Batches[:0], Entries: clearAll(f.Entries), Acks: f.Acks[:0],
+		Batches: f.Batches[:0], IDs: f.IDs[:0], Entries: clearAll(f.Entries), Acks: f.Acks[:0],
 		Checks: f.Checks[:0], Keys: f.Keys[:0], Refunds: f.Refunds[:0], Replies: f.Replies[:0], Results: f.Results[:0],
 		Known: clearAll(f.Known), Names: clearAll(f.Names), Explained: clearAll(f.Explained), Traces: f.Traces[:0],
 		Holds: f.Holds[:0], Amended: f.Amended[:0], Expelled: clearAll(f.Expelled),

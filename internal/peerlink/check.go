@@ -42,9 +42,13 @@ func check(f *peer.Frame) error {
 }
 
 func checkEntries(f *peer.Frame) error {
-	var want, have uint64
+	var want, ids, have uint64
 	for i := range f.Batches {
 		want += uint64(f.Batches[i].Keys)
+		ids += uint64(f.Batches[i].IDs)
+	}
+	if ids != uint64(len(f.IDs)) {
+		return fmt.Errorf("batches have %d ids, and the frame %d", ids, len(f.IDs))
 	}
 	for i := range f.Entries {
 		e := &f.Entries[i]

@@ -251,20 +251,23 @@ func (d *decoder) part(x *field, in *inbox) {
 		f.Traces, _ = readSection(d, "traces", x.data, s.traces, f.Traces)
 	case 25:
 		f.Holds, _ = readSection(d, "holds", x.data, s.holds, f.Holds)
-	case 27, 28:
+	case 29:
+		f.IDs, _ = readSection(d, "ids", x.data, s.ids, f.IDs)
+	case 26, 27, 28:
 		seldom(d, x, f)
-	case 26:
-		f.Amended, _ = readSection(d, "amended", x.data, s.amended, f.Amended)
 	}
 }
 
 // seldom reads a field that few frames have.
 func seldom(d *decoder, x *field, f *peer.Frame) {
-	if x.number == 27 {
+	switch x.number {
+	case 26:
+		f.Amended, _ = readSection(d, "amended", x.data, d.sections.amended, f.Amended)
+	case 27:
 		d.expulsion(x, f)
-		return
+	default:
+		note(d, x, f)
 	}
-	note(d, x, f)
 }
 
 // parts are the raw columns of a section by number; nil if absent.

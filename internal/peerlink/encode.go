@@ -145,6 +145,7 @@ func (e *encoder) frame(f *peer.Frame) {
 	writeSection(e, 24, s.traces, f.Traces, nil)
 	writeSection(e, 25, s.holds, f.Holds, nil)
 	writeSection(e, 26, s.amended, f.Amended, nil)
+	writeSection(e, 29, s.ids, f.IDs, nil)
 }
 
 // writeSection appends a section if there are items. more appends what is not a column

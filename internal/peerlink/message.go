@@ -162,7 +162,7 @@ func (c *codec) release(m *message) {
 	}
 	// The memory of an unusually large frame, such as a snapshot, is not kept.
 	f := &in.frame
-	if len(in.words) > keepItems || max(cap(f.Entries), cap(f.Claims), cap(f.Answers), cap(f.Batches),
+	if len(in.words) > keepItems || max(cap(f.Entries), cap(f.Claims), cap(f.Answers), cap(f.Batches), cap(f.IDs),
 		cap(f.Keys), cap(f.Replies), cap(f.Results)) > keepItems {
 		return
 	}

@@ -86,7 +86,7 @@ func addKeys(r *rand.Rand, f *peer.Frame, n uint8) {
 }
 
 func fitEntries(r *rand.Rand, f *peer.Frame) {
-	f.Entries = nil
+	f.Entries, f.IDs = nil, nil
 	if len(f.Limits) == 0 {
 		f.Limits = []peer.Limit{{Name: "minute"}}
 	}
@@ -100,6 +100,12 @@ func fitEntries(r *rand.Rand, f *peer.Frame) {
 				e.First, e.Limit = j == 0, uint16(r.IntN(len(f.Limits)))
 				f.Entries = append(f.Entries, e)
 			}
+		}
+		b.IDs = uint32(r.IntN(4))
+		for range b.IDs {
+			var x peer.ID
+			fill(r, reflect.ValueOf(&x).Elem(), 5)
+			f.IDs = append(f.IDs, x)
 		}
 	}
 }

@@ -9,6 +9,7 @@ type sections struct {
 	announces []column[peer.Announce]
 	revokes   []column[peer.Revoke]
 	batches   []column[peer.Batch]
+	ids       []column[peer.ID]
 	entries   []column[peer.Entry] // without their words
 	acks      []column[peer.Ack]
 	checks    []column[peer.Check]
@@ -24,7 +25,7 @@ type sections struct {
 func newSections() *sections {
 	return &sections{
 		claims: claimColumns(), answers: answerColumns(), announces: announceColumns(), revokes: revokeColumns(),
-		batches: batchColumns(), entries: entryColumns(), acks: ackColumns(),
+		batches: batchColumns(), ids: idColumns(), entries: entryColumns(), acks: ackColumns(),
 		checks: checkColumns(), keys: keyColumns(), refunds: refundColumns(),
 		replies: replyColumns(), results: resultColumns(), traces: traceColumns(),
 		holds: holdColumns(), amended: amendedColumns(),
@@ -107,6 +108,19 @@ func batchColumns() []column[peer.Batch] {
 		varints[T, uint64]{14, func(x *T) *uint64 { return &x.Next.Counter }},
 		fixed[T, peer.Instance]{15, func(x *T) *peer.Instance { return &x.Next.Instance }},
 		varints[T, uint32]{16, func(x *T) *uint32 { return &x.Keys }},
+		varints[T, uint32]{17, func(x *T) *uint32 { return &x.IDs }},
+	}
+}
+
+func idColumns() []column[peer.ID] {
+	type T = peer.ID
+	return []column[T]{
+		fixed[T, uint64]{2, func(x *T) *uint64 { return &x.Hi }},
+		fixed[T, uint64]{3, func(x *T) *uint64 { return &x.Lo }},
+		zigzags[T]{4, false, func(x *T) *int64 { return &x.Time }},
+		zigzags[T]{5, true, func(x *T) *int64 { return &x.Until }},
+		varints[T, uint32]{6, func(x *T) *uint32 { return &x.A }},
+		varints[T, uint32]{7, func(x *T) *uint32 { return &x.B }},
 	}
 }
 

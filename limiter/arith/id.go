@@ -144,6 +144,31 @@ func NewID(until, charged limiter.Tick, cost uint64, parts uint32) State {
 	return packedID(&Counts{Time: until, Until: charged, A: cost, B: uint64(parts)})
 }
 
+// ExportID is [State.Export] for the state of an id. It reports false, and does nothing, if the id is not remembered at
+// now any more.
+func ExportID(s *State, now limiter.Tick) (remembered bool) {
+	c := openID(s)
+	now = max(now, c.Until) // see [State.NotBefore]
+	if c.Time <= now {
+		return false
+	}
+	c.moveID(now, -now)
+	*s = packedID(&c)
+	return true
+}
+
+// ImportID is [State.CheckExported] and [State.Import] for the state of an id. It reports false, and does nothing, if
+// the state makes no sense.
+func ImportID(s *State, now limiter.Tick) (sane bool) {
+	c := openID(s)
+	if !c.checkID() {
+		return false
+	}
+	c.moveID(0, now)
+	*s = packedID(&c)
+	return true
+}
+
 // IDCost returns the cost of a remembered id, in units.
 func IDCost(s *State) uint64 { return openID(s).A }
 

@@ -282,7 +282,7 @@ func (t *Table) decide(now limiter.Tick, c *arith.Charge, d *limiter.Decision, f
 		out := d.Limit(i)
 		k.slot().state.Report(k.seen, k.words, now, k.used, k.charged, !d.Allowed, out)
 	}
-	t.insertFresh(now, counters)
+	insertFresh(now, counters)
 	arith.Conclude(d)
 	t.count(c, d)
 	return decided
@@ -366,7 +366,7 @@ func (t *Table) charge(now limiter.Tick, c *arith.Charge, d *limiter.Decision, c
 
 // insertFresh adds the new keys that were charged. It moves slots, so it invalidates
 // all pointers to slots.
-func (t *Table) insertFresh(now limiter.Tick, counters []counter) {
+func insertFresh(now limiter.Tick, counters []counter) {
 	for i := range counters {
 		if k := &counters[i]; k.added {
 			k.part.insert(k.fresh, now)

@@ -381,7 +381,7 @@ const NoIDs = math.MaxUint64
 
 // ExportIDs is Export for the ids that came to a partition after so many, in the order in which they came, perhaps with
 // some that came before. It returns how many came in all; visit may be nil.
-func (t *Table) ExportIDs(part int, after uint64, now limiter.Tick, visit func(Entry)) (came uint64) {
+func (t *Table) ExportIDs(part int, after uint64, now limiter.Tick, visit func(ID)) (came uint64) {
 	p, err := t.partition(part)
 	if err != nil {
 		return 0
@@ -395,9 +395,9 @@ func (t *Table) ExportIDs(part int, after uint64, now limiter.Tick, visit func(E
 	p.arriveAll(now)
 	g := t.ring(p)
 	for i := g.n - uint32(min(p.came-after, uint64(g.n))); i < g.n; i++ {
-		if pos := g.position(g.numberOf(i)); g.at(pos).Time != idGone {
-			s := g.slot(pos)
-			p.export(&s, now, visit)
+		e := &g.ring[g.position(g.numberOf(i))]
+		if out := (ID{t.order.hash(e.place), e.lo, e.state}); arith.ExportID(&out.State, now) { // also if it was taken out
+			visit(out)
 		}
 	}
 	return p.came

@@ -96,7 +96,7 @@ func (p *partition) reserveImport(entries []Entry, ids []uint16, gone int64, now
 			blocks++
 		}
 	}
-	if p.table.room.beyondSource(entries, fresh+freshIDs, wordsOf(entries)) {
+	if len(entries) > 0 && p.table.room.beyondSource(entries[0].From, fresh+freshIDs, wordsOf(entries)) {
 		return ids, 0, noRoom
 	}
 	bytes += p.slots.growth(int(fresh)) + p.table.ring(p).growth(int(freshIDs))
@@ -146,35 +146,31 @@ func (p *partition) importID(e *Entry, number uint16, now limiter.Tick, mode Imp
 	return false
 }
 
-// overwriteID is ReplaceKey for an id whose ring has room. In any other case it changes nothing and reports false.
-// What else has this high half of a hash is left alone: there is nothing, but for one chance in 2^64.
-func (p *partition) overwriteID(e *Entry, now limiter.Tick) bool {
-	l, state, place, g := p.table.ids.limit, e.State, p.table.order.of(e.Hi), p.table.ring(p)
-	state.Import(l, nil, now)
-	if state.Time <= now {
-		return false
-	}
-	if pos := g.find(place, e.Lo); pos >= 0 {
+// putID puts an id that a node has sent into the ring, or its state to where it is there. If there is no room, it
+// changes nothing and reports false. What else has this high half of a hash is left alone: there is nothing, but for
+// one chance in 2^64.
+func (p *partition) putID(place, lo uint64, state arith.State, from uint8, now limiter.Tick) bool {
+	g := p.table.ring(p)
+	if pos := g.find(place, lo); pos >= 0 {
 		*g.at(pos) = state
 		p.expiresAt(state.Time)
 		return true
 	}
-	if p.replaceOldest(place, e.Lo, state, e.From, now) {
+	if p.replaceOldest(place, lo, state, from, now) {
 		return true
 	}
-	one := [1]Entry{*e}
 	room := &p.table.room
-	if g.full() || room.beyondSource(one[:], 1, 0) || room.keys.Load() >= replicaFactor*room.maxKeys {
+	if g.full() || room.beyondSource(from, 1, 0) || room.keys.Load() >= replicaFactor*room.maxKeys {
 		return false
 	}
-	number := p.table.registry.id(l, nil, 0)
+	number := p.table.registry.id(p.table.ids.limit, nil, 0)
 	if number == 0 {
 		return false
 	}
 	room.keys.Add(1)
-	p.addID(place, e.Lo, state, number, now)
-	if e.From != 0 {
-		p.sentIDs(e.From, 1)
+	p.addID(place, lo, state, number, now)
+	if from != 0 {
+		p.sentIDs(from, 1)
 	}
 	p.tally()
 	return true

@@ -221,7 +221,9 @@ func (t *Table) overwriteKey(part int, now limiter.Tick, e *Entry) (done bool, e
 	defer p.mu.Unlock()
 	p.advance(now)
 	if t.isID(e) {
-		return p.overwriteID(e, now), nil
+		state := e.State
+		state.Import(t.ids.limit, nil, now)
+		return state.Time > now && p.putID(t.order.of(e.Hi), e.Lo, state, e.From, now), nil
 	}
 	return p.overwrite(e, now), nil
 }

@@ -2,6 +2,7 @@ package table
 
 import (
 	"cmp"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -70,7 +71,11 @@ func TestACopyGetsTheIDsThatCame(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			after = owner.ExportIDs(part, after, now, func(e Entry) { replace(e.Hi, e) })
+			var all []ID
+			after = owner.ExportIDs(part, after, now, func(i ID) { all = append(all, i) })
+			if err := heir.ImportIDs(part, now, 0, all); err != nil {
+				t.Fatal(err)
+			}
 			for _, hi := range changed {
 				replace(hi, exportedKey(owner, part, hi, now)...)
 			}
@@ -100,11 +105,11 @@ func TestNoIDsAreExportedTwice(t *testing.T) {
 	}
 	for after, want := range map[uint64]int{0: 5, 3: 2, 4: 1, 5: 0, NoIDs: 0} {
 		n := 0
-		if came := tab.ExportIDs(0, after, idStart, func(Entry) { n++ }); n != want || came != 5 {
+		if came := tab.ExportIDs(0, after, idStart, func(ID) { n++ }); n != want || came != 5 {
 			t.Errorf("after %d come %d of %d, want %d of 5", after, n, came, want)
 		}
 	}
-	if n := tab.ExportIDs(2*Partitions, 0, idStart, func(Entry) { t.Error("of no partition") }); n != 0 {
+	if n := tab.ExportIDs(2*Partitions, 0, idStart, func(ID) { t.Error("of no partition") }); n != 0 {
 		t.Errorf("%d came to no partition", n)
 	}
 }
@@ -198,4 +203,45 @@ func (t *Table) idsHeld() (n int64) {
 		n += int64(t.ring(&t.parts[i]).used())
 	}
 	return n
+}
+
+// Ids of another table are refused if they are of another partition or contradict themselves, and where there is no
+// room for more.
+func TestIDsThatAreNotImported(t *testing.T) {
+	from, d := New(Config{}), limiter.Decision{}
+	rule := window(t, 1_000_000, 24*time.Hour)
+	var ids []ID
+	for id := range uint64(9) {
+		c := &arith.Charge{ID: &arith.Idempotency{ID: id + 1, Life: time.Minute}}
+		c.Add(arith.Key{Rule: rule, Cost: 1})
+		if err := from.Decide(idStart, c, &d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from.ExportIDs(0, 0, idStart, func(i ID) { ids = append(ids, i) })
+	small := New(Config{MaxKeys: 2}) // of copies it takes three times as many
+	if err := small.ImportIDs(0, idStart, 0, ids); !errors.Is(err, ErrFull) || small.Count(0) != 6 {
+		t.Errorf("of 9 ids %d are there, want 6: %v", small.Count(0), err)
+	}
+	small.checkAll(t)
+	if err := small.ImportIDs(0, idStart+2*limiter.Minute, 0, ids[:5]); err != nil || small.Count(0) != 6 {
+		t.Errorf("in place of ended ones there are %d: %v", small.Count(0), err)
+	}
+	small.checkAll(t)
+	for name, spoil := range map[string]func(*ID) int{
+		"of another partition": func(i *ID) int { i.Lo ^= 1 << 63; return 0 },
+		"imported elsewhere":   func(*ID) int { return 1 },
+		"in no partition":      func(*ID) int { return 2 * Partitions },
+		"forgotten already":    func(i *ID) int { i.State.Time = -1; return 0 },
+		"for ever":             func(i *ID) int { i.State.Time = never; return 0 },
+	} {
+		one := ids[3]
+		tab := New(Config{})
+		if err := tab.ImportIDs(spoil(&one), idStart, 0, []ID{one}); !errors.Is(err, limiter.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if n := tab.Stats().Keys; n != 0 {
+			t.Errorf("%s: %d are there", name, n)
+		}
+	}
 }

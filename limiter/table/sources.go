@@ -117,12 +117,12 @@ func (p *partition) asked(s *slot) {
 	p.tally()
 }
 
-// beyondSource reports whether the node that sent some entries may not have so many counters and bytes more.
-func (r *room) beyondSource(entries []Entry, keys, bytes int64) bool {
-	if len(entries) == 0 || entries[0].From == 0 || keys <= 0 && bytes <= 0 {
+// beyondSource reports whether a node that sends something may not have so many counters and bytes more.
+func (r *room) beyondSource(from uint8, keys, bytes int64) bool {
+	if from == 0 || keys <= 0 && bytes <= 0 {
 		return false
 	}
-	u := &r.usages.sources.usage[entries[0].From]
+	u := &r.usages.sources.usage[from]
 	return u.keys.Load()+keys > maxOfSource(r.maxKeys) || r.maxBytes < unbounded &&
 		u.bytes.Load()+bytes > maxOfSource(r.maxBytes)
 }

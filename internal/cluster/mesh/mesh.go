@@ -53,7 +53,7 @@ type Config struct {
 type Counters interface {
 	PrefetchKey(partition int, hi uint64)
 	ExportKey(partition int, hi uint64, now limiter.Tick, visit func(table.Entry))
-	ExportIDs(partition int, after uint64, now limiter.Tick, visit func(table.Entry)) (came uint64)
+	ExportIDs(partition int, after uint64, now limiter.Tick, visit func(table.ID)) (came uint64)
 }
 
 // Mesh is this node's links to all other instances. It is safe for concurrent use. What

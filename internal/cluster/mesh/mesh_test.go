@@ -65,7 +65,7 @@ type oneCounter struct{}
 
 func (oneCounter) PrefetchKey(int, uint64) {}
 
-func (oneCounter) ExportIDs(int, uint64, limiter.Tick, func(table.Entry)) uint64 { return 0 }
+func (oneCounter) ExportIDs(int, uint64, limiter.Tick, func(table.ID)) uint64 { return 0 }
 
 func (oneCounter) ExportKey(_ int, hi uint64, _ limiter.Tick, visit func(table.Entry)) {
 	visit(table.Entry{Hi: hi, Limit: hourly})

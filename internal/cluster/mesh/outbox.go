@@ -56,8 +56,9 @@ type draft struct {
 	empty bool              // no entry was added for the present key
 	ids   bool              // the receiver knows entries of ids and reservations
 	visit func(table.Entry) // addEntry, bound once and not for each key
-	// visitID is visit for an entry that is a key of its own.
-	visitID func(table.Entry)
+	// visitID is addID, or addIDEntry for a receiver that knows no ids but as keys.
+	visitID, visitKey func(table.ID)
+	ofIDs             *limiter.Limit // of those that are sent as keys; nil before the first
 }
 
 // forget clears the index of the frame's limits. Later ones are appended again.
@@ -252,8 +253,9 @@ func (o *outbox) queued() int {
 
 // weight returns roughly how many bytes of memory a frame takes.
 func weight(f *peer.Frame) int {
-	n := 1<<10 + 128*(len(f.Claims)+len(f.Answers)+len(f.Announces)+len(f.Revokes)+len(f.Batches)+len(f.Acks)+
-		len(f.Checks)+len(f.Keys)+len(f.Refunds)+len(f.Replies)+len(f.Results)+len(f.Limits)+len(f.Known)+len(f.Entries))
+	n := 1<<10 + 40*len(f.IDs) +
+		128*(len(f.Claims)+len(f.Answers)+len(f.Announces)+len(f.Revokes)+len(f.Batches)+len(f.Acks)+
+			len(f.Checks)+len(f.Keys)+len(f.Refunds)+len(f.Replies)+len(f.Results)+len(f.Limits)+len(f.Known)+len(f.Entries))
 	for i := range f.Entries {
 		n += 8 * len(f.Entries[i].Words)
 	}

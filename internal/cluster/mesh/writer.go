@@ -223,11 +223,15 @@ func (w *Writer) Batch(to peer.Instance, b *peer.Batch, keys []uint64, after uin
 	}
 	counters, id := w.mesh.config.Counters, int(b.Partition)
 	w.write(to, bytes, bulk, true, func(d *draft, f *peer.Frame) {
-		d.ids = w.mesh.remembers(to)
+		wire := w.mesh.wire(to)
+		d.ids = wire >= peer.IDWire
 		for i := range min(table.Ahead, len(keys)) {
 			counters.PrefetchKey(id, keys[i])
 		}
-		b.Keys = uint32(len(keys) + w.mesh.addIDs(d, f, b.Partition, after, at)) // before their keys, see Charged
+		if b.Keys, b.IDs = uint32(len(keys)), 0; after != table.NoIDs && d.ids { // before their keys, see Charged
+			entries, ids := w.mesh.addIDs(d, f, b.Partition, after, at, wire)
+			b.Keys, b.IDs = b.Keys+entries, ids
+		}
 		for i, hi := range keys {
 			if next := i + table.Ahead; next < len(keys) {
 				counters.PrefetchKey(id, keys[next])
@@ -254,34 +258,54 @@ func (m *Mesh) addKey(d *draft, f *peer.Frame, partition uint16, hi uint64, at l
 	d.frame = nil
 }
 
-// addIDs appends the ids that came to a partition after a number, each as a key. It returns how many.
-func (m *Mesh) addIDs(d *draft, f *peer.Frame, partition uint16, after uint64, at limiter.Tick) int {
-	if after == table.NoIDs || !d.ids {
-		return 0
-	}
-	before := len(f.Entries)
+// addIDs appends the ids that came to a partition after a number, and returns how many: as keys for a member that
+// speaks an earlier version.
+func (m *Mesh) addIDs(d *draft, f *peer.Frame, partition uint16, after uint64, at limiter.Tick,
+	wire uint16) (entries, ids uint32) {
 	if d.visitID == nil {
-		d.visitID = func(e table.Entry) {
-			d.empty = true
-			d.addEntry(e)
-		}
+		d.visitID, d.visitKey = d.addID, d.addIDEntry
 	}
+	visit := d.visitID
+	if wire < peer.LeaseWire {
+		visit = d.visitKey
+	}
+	hadEntries, hadIDs := len(f.Entries), len(f.IDs)
 	d.frame = f
-	m.config.Counters.ExportIDs(int(partition), after, at, d.visitID)
+	m.config.Counters.ExportIDs(int(partition), after, at, visit)
 	d.frame = nil
-	n := len(f.Entries) - before
-	d.size += 60 * n
-	return n
+	entries, ids = uint32(len(f.Entries)-hadEntries), uint32(len(f.IDs)-hadIDs)
+	d.size += 60*int(entries) + 40*int(ids)
+	return entries, ids
 }
 
-// remembers reports whether a member remembers ids: versions before do not know what they are.
-func (m *Mesh) remembers(to peer.Instance) bool {
-	v := m.config.View()
-	if v.Speaks(peer.IDWire) {
-		return true
+// addID appends an id.
+func (d *draft) addID(i table.ID) {
+	d.frame.IDs = append(d.frame.IDs, peer.ID{Hi: i.Hi, Lo: i.Lo, Time: int64(i.State.Time), Until: int64(i.State.Until),
+		A: i.State.A, B: i.State.B})
+}
+
+// addIDEntry appends an id as a key.
+func (d *draft) addIDEntry(i table.ID) {
+	if d.ofIDs == nil {
+		d.ofIDs = arith.RememberedLimit()
 	}
-	member := v.Member(to)
-	return member != nil && member.Wire >= peer.IDWire
+	d.empty = true
+	d.addEntry(table.Entry{Hi: i.Hi, Lo: i.Lo, Limit: d.ofIDs, State: i.State})
+}
+
+// wire returns the version of the wire that a member speaks: versions before 3 do not know what ids are.
+func (m *Mesh) wire(to peer.Instance) uint16 {
+	v := m.config.View()
+	if v.Speaks(peer.LeaseWire) {
+		return peer.LeaseWire
+	}
+	if member := v.Member(to); member != nil {
+		return member.Wire
+	}
+	if v.Speaks(peer.IDWire) {
+		return peer.IDWire
+	}
+	return 0
 }
 
 // addEntry appends a counter of the present key.

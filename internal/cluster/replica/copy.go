@@ -153,9 +153,10 @@ func (p *identity) sendAll(t *Step, to peer.Instance, b peer.Batch) {
 }
 
 // onBatch processes a batch from an owner, or a push from a former one.
-func (p *Replica) onBatch(t *Step, from peer.Instance, b *peer.Batch, keys []Entries) {
+func (p *Replica) onBatch(t *Step, from peer.Instance, m Message) {
+	b := m.Batch
 	if b.Kind == peer.Push {
-		p.onPush(t, from, b, keys)
+		p.onPush(t, from, b, m.Keys)
 		return
 	}
 	if b.Epoch.Before(p.owner) {
@@ -177,11 +178,11 @@ func (p *Replica) onBatch(t *Step, from peer.Instance, b *peer.Batch, keys []Ent
 	}
 	switch b.Kind {
 	case peer.Snapshot:
-		if !p.stage(t, b, keys) {
+		if !p.stage(t, b, m.Keys) {
 			return
 		}
 	default:
-		if !p.apply(t, b, keys) {
+		if !p.apply(t, m) {
 			p.ack(t, from, b, peer.Gap)
 			return
 		}
@@ -225,14 +226,25 @@ func (p *held) stage(t *Step, b *peer.Batch, keys []Entries) bool {
 
 // apply applies a batch of changes. It reports false if the batch does not build on the
 // state held, or cannot be stored.
-func (p *held) apply(t *Step, b *peer.Batch, keys []Entries) bool {
+func (p *held) apply(t *Step, m Message) bool {
+	b := m.Batch
 	if p.role < peer.Copy || p.epoch == p.mine || p.epoch != b.BaseEpoch && p.epoch != b.Epoch || p.seq < b.Base {
 		return false
 	}
-	if p.epoch == b.Epoch && p.seq >= b.Seq && len(keys) > 0 && b.Seq != b.Base {
+	if p.epoch == b.Epoch && p.seq >= b.Seq && len(m.Keys)+len(m.IDs) > 0 && b.Seq != b.Base {
 		return true // a duplicate
 	}
-	for _, k := range keys {
+	if len(m.IDs) > 0 {
+		if err := p.node.Store.ImportIDs(int(p.id), t.At, m.Source, m.IDs); err != nil {
+			t.problem("ids of a batch cannot be kept", err)
+			p.saving.replaced()
+			return false
+		}
+		for i := range m.IDs {
+			p.saving.changed(m.IDs[i].Hi)
+		}
+	}
+	for _, k := range m.Keys {
 		if err := p.node.Store.ReplaceKey(int(p.id), k.Hi, t.At, k.List); err != nil {
 			t.problem("an update of a key cannot be kept", err)
 			p.saving.replaced()

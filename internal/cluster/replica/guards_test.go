@@ -412,7 +412,7 @@ func TestWhatABatchBuildsOn(t *testing.T) {
 		"its copy is of the epoch since":       func(x *tried) { x.b.BaseEpoch = earlier },
 		"it lacks a batch":                     func(x *tried) { x.p.seq = 4 },
 		"it has more than the batch builds on": func(x *tried) { x.b.Base = 4 },
-	}, func(x *tried) bool { return x.p.apply(x.tn, &x.b, nil) && x.p.seq == 6 && x.p.epoch == e },
+	}, func(x *tried) bool { return x.p.apply(x.tn, Message{Batch: &x.b}) && x.p.seq == 6 && x.p.epoch == e },
 		"its copy is what it builds on", "its copy is of the epoch since", "it has more than the batch builds on")
 }
 

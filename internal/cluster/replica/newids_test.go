@@ -17,7 +17,7 @@ type counting struct {
 	came uint64
 }
 
-func (s *counting) ExportIDs(int, uint64, limiter.Tick, func(table.Entry)) uint64 { return s.came }
+func (s *counting) ExportIDs(int, uint64, limiter.Tick, func(table.ID)) uint64 { return s.came }
 
 func (*counting) Import(int, limiter.Tick, []table.Entry, table.ImportMode) error { return nil }
 

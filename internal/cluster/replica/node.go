@@ -40,7 +40,8 @@ type Store interface {
 	Count(partition int) int
 	Drop(partition int)
 	Export(partition int, now limiter.Tick, visit func(table.Entry))
-	ExportIDs(partition int, after uint64, now limiter.Tick, visit func(table.Entry)) (came uint64)
+	ExportIDs(partition int, after uint64, now limiter.Tick, visit func(table.ID)) (came uint64)
+	ImportIDs(partition int, now limiter.Tick, from uint8, ids []table.ID) error
 	Import(partition int, now limiter.Tick, entries []table.Entry, mode table.ImportMode) error
 	ReplaceKey(partition int, hi uint64, now limiter.Tick, entries []table.Entry) error
 	UndoIn(partition int, now limiter.Tick, c *arith.Charge, r limiter.Receipt) int

@@ -219,7 +219,9 @@ type Message struct {
 	Revoke   *peer.Revoke
 	Ack      *peer.Ack
 	Batch    *peer.Batch
-	Keys     []Entries // of Batch; valid during the step only
+	Keys     []Entries  // of Batch; valid during the step only
+	IDs      []table.ID // of Batch, as long; they come before its keys
+	Source   uint8      // the number of who sent them, see [table.Table.Source]
 }
 
 // Step handles a message of another member.
@@ -234,7 +236,7 @@ func (p *Replica) Step(t *Step, from peer.Instance, m Message) {
 	case m.Revoke != nil:
 		p.onRevoke(t, from, *m.Revoke)
 	case m.Batch != nil:
-		p.onBatch(t, from, m.Batch, m.Keys)
+		p.onBatch(t, from, m)
 	case m.Ack != nil:
 		p.onAck(t, from, m.Ack)
 	}

@@ -275,7 +275,7 @@ func (d OnDisk) Restore(t *Step, b *peer.Batch, keys []Entries) bool {
 	case b.Kind == peer.Snapshot:
 		fits = p.stage(t, b, keys) || p.staging.staged != nil
 	case b.Kind == peer.Delta && p.role == peer.Copy && p.epoch == b.BaseEpoch && p.seq == b.Base:
-		fits = p.apply(t, b, keys)
+		fits = p.apply(t, Message{Batch: b, Keys: keys})
 	}
 	p.restored = p.role == peer.Copy
 	p.point(t)

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"math/bits"
 	"slices"
 	"testing"
 	"time"
@@ -137,14 +138,17 @@ func TestWhatIsSaved(t *testing.T) {
 		t.Errorf("nothing has changed: %+v", again)
 	}
 	e := p.epoch
+	lo, _ := bits.Div64(uint64(p.id)%table.Partitions, 0, table.Partitions)
+	id := table.ID{Hi: 8, Lo: (lo + 1) ^ arith.NameID(arith.RememberedLimit()),
+		State: arith.NewID(limiter.Minute, 0, 1, 1)}
 	p.Step(tn, third, Message{Batch: &peer.Batch{Partition: p.id, Epoch: e, BaseEpoch: e, Base: 5, Seq: 6},
-		Keys: []Entries{{Hi: 9}, {Hi: 9}, {Hi: 4}}})
+		Keys: []Entries{{Hi: 9}, {Hi: 9}, {Hi: 4}}, IDs: []table.ID{id}})
 	if p.FromDisk() {
 		t.Error("an owner has confirmed it, and it is from the disk")
 	}
 	next, some := d.Save(tn)
-	if !some || next.Batch.Kind != peer.Delta || next.Batch.Base != 5 || next.Batch.Seq != 6 || len(next.Keys) != 2 {
-		t.Errorf("two keys have changed: %+v, %t", next, some)
+	if !some || next.Batch.Kind != peer.Delta || next.Batch.Base != 5 || next.Batch.Seq != 6 || len(next.Keys) != 3 {
+		t.Errorf("two keys and an id have changed: %+v, %t", next, some)
 	}
 	if !d.Saving(&next.Batch) {
 		t.Error("the state is still that one")

@@ -254,15 +254,13 @@ func (m *actor) apply(e *Effect) {
 		m.send(e.To, Message{Ack: &e.Ack}, s.acks(&e.Ack))
 	case SendBatch:
 		msg := Message{Batch: &e.Batch}
-		m.table.ExportIDs(int(s.id), e.IDs, s.now, func(x table.Entry) {
-			msg.Keys = append(msg.Keys, Entries{x.Hi, []table.Entry{x}})
-		})
+		m.table.ExportIDs(int(s.id), e.IDs, s.now, func(x table.ID) { msg.IDs = append(msg.IDs, x) })
 		for _, hi := range e.Keys {
 			k := Entries{Hi: hi}
 			m.table.ExportKey(int(s.id), hi, s.now, func(x table.Entry) { k.List = append(k.List, x) })
 			msg.Keys = append(msg.Keys, k)
 		}
-		m.send(e.To, msg, s.batches(&e.Batch, len(msg.Keys)))
+		m.send(e.To, msg, s.batches(&e.Batch, len(msg.IDs)+len(msg.Keys)))
 	case Refuse:
 		q, ok := e.Request.(*question)
 		if !ok {

@@ -293,6 +293,7 @@ type Frame struct {
 	Amended       *Amended       `protobuf:"bytes,26,opt,name=amended,proto3" json:"amended,omitempty"`
 	Expelled      []*Expulsion   `protobuf:"bytes,27,rep,name=expelled,proto3" json:"expelled,omitempty"`
 	Notes         []*Note        `protobuf:"bytes,28,rep,name=notes,proto3" json:"notes,omitempty"`
+	Ids           *IDs           `protobuf:"bytes,29,opt,name=ids,proto3" json:"ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -519,6 +520,13 @@ func (x *Frame) GetExpelled() []*Expulsion {
 func (x *Frame) GetNotes() []*Note {
 	if x != nil {
 		return x.Notes
+	}
+	return nil
+}
+
+func (x *Frame) GetIds() *IDs {
+	if x != nil {
+		return x.Ids
 	}
 	return nil
 }
@@ -1802,7 +1810,9 @@ type Batches struct {
 	NextCounters  []uint64 `protobuf:"varint,14,rep,packed,name=next_counters,json=nextCounters,proto3" json:"next_counters,omitempty"`
 	NextInstances []uint64 `protobuf:"fixed64,15,rep,packed,name=next_instances,json=nextInstances,proto3" json:"next_instances,omitempty"`
 	// How many of the keys of Entries belong to each.
-	Keys          []uint32 `protobuf:"varint,16,rep,packed,name=keys,proto3" json:"keys,omitempty"`
+	Keys []uint32 `protobuf:"varint,16,rep,packed,name=keys,proto3" json:"keys,omitempty"`
+	// How many of IDs belong to each.
+	Ids           []uint32 `protobuf:"varint,17,rep,packed,name=ids,proto3" json:"ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1949,6 +1959,106 @@ func (x *Batches) GetKeys() []uint32 {
 	return nil
 }
 
+func (x *Batches) GetIds() []uint32 {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+// Ids of checks that came to the sender since the last batch. Before version 4 each was a key of Entries.
+type IDs struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Count         uint32                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	His           []uint64               `protobuf:"fixed64,2,rep,packed,name=his,proto3" json:"his,omitempty"`
+	Los           []uint64               `protobuf:"fixed64,3,rep,packed,name=los,proto3" json:"los,omitempty"`
+	Times         []uint64               `protobuf:"varint,4,rep,packed,name=times,proto3" json:"times,omitempty"`
+	Untils        []int64                `protobuf:"zigzag64,5,rep,packed,name=untils,proto3" json:"untils,omitempty"`
+	As            []uint32               `protobuf:"varint,6,rep,packed,name=as,proto3" json:"as,omitempty"`
+	Bs            []uint32               `protobuf:"varint,7,rep,packed,name=bs,proto3" json:"bs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IDs) Reset() {
+	*x = IDs{}
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IDs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IDs) ProtoMessage() {}
+
+func (x *IDs) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IDs.ProtoReflect.Descriptor instead.
+func (*IDs) Descriptor() ([]byte, []int) {
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *IDs) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *IDs) GetHis() []uint64 {
+	if x != nil {
+		return x.His
+	}
+	return nil
+}
+
+func (x *IDs) GetLos() []uint64 {
+	if x != nil {
+		return x.Los
+	}
+	return nil
+}
+
+func (x *IDs) GetTimes() []uint64 {
+	if x != nil {
+		return x.Times
+	}
+	return nil
+}
+
+func (x *IDs) GetUntils() []int64 {
+	if x != nil {
+		return x.Untils
+	}
+	return nil
+}
+
+func (x *IDs) GetAs() []uint32 {
+	if x != nil {
+		return x.As
+	}
+	return nil
+}
+
+func (x *IDs) GetBs() []uint32 {
+	if x != nil {
+		return x.Bs
+	}
+	return nil
+}
+
 type Entries struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Count uint32                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
@@ -1971,7 +2081,7 @@ type Entries struct {
 
 func (x *Entries) Reset() {
 	*x = Entries{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[18]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1983,7 +2093,7 @@ func (x *Entries) String() string {
 func (*Entries) ProtoMessage() {}
 
 func (x *Entries) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[18]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1996,7 +2106,7 @@ func (x *Entries) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entries.ProtoReflect.Descriptor instead.
 func (*Entries) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{18}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Entries) GetCount() uint32 {
@@ -2095,7 +2205,7 @@ type Acks struct {
 
 func (x *Acks) Reset() {
 	*x = Acks{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2107,7 +2217,7 @@ func (x *Acks) String() string {
 func (*Acks) ProtoMessage() {}
 
 func (x *Acks) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2120,7 +2230,7 @@ func (x *Acks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acks.ProtoReflect.Descriptor instead.
 func (*Acks) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{19}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Acks) GetCount() uint32 {
@@ -2220,7 +2330,7 @@ type Checks struct {
 
 func (x *Checks) Reset() {
 	*x = Checks{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2232,7 +2342,7 @@ func (x *Checks) String() string {
 func (*Checks) ProtoMessage() {}
 
 func (x *Checks) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2245,7 +2355,7 @@ func (x *Checks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checks.ProtoReflect.Descriptor instead.
 func (*Checks) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{20}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Checks) GetCount() uint32 {
@@ -2314,7 +2424,7 @@ type Traces struct {
 
 func (x *Traces) Reset() {
 	*x = Traces{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[21]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +2436,7 @@ func (x *Traces) String() string {
 func (*Traces) ProtoMessage() {}
 
 func (x *Traces) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[21]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +2449,7 @@ func (x *Traces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Traces.ProtoReflect.Descriptor instead.
 func (*Traces) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{21}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Traces) GetCount() uint32 {
@@ -2408,7 +2518,7 @@ type Holds struct {
 
 func (x *Holds) Reset() {
 	*x = Holds{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[22]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2420,7 +2530,7 @@ func (x *Holds) String() string {
 func (*Holds) ProtoMessage() {}
 
 func (x *Holds) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[22]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2433,7 +2543,7 @@ func (x *Holds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holds.ProtoReflect.Descriptor instead.
 func (*Holds) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{22}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Holds) GetCount() uint32 {
@@ -2529,7 +2639,7 @@ type Amended struct {
 
 func (x *Amended) Reset() {
 	*x = Amended{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[23]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2541,7 +2651,7 @@ func (x *Amended) String() string {
 func (*Amended) ProtoMessage() {}
 
 func (x *Amended) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[23]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2554,7 +2664,7 @@ func (x *Amended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amended.ProtoReflect.Descriptor instead.
 func (*Amended) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{23}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Amended) GetCount() uint32 {
@@ -2659,7 +2769,7 @@ type Keys struct {
 
 func (x *Keys) Reset() {
 	*x = Keys{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[24]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2671,7 +2781,7 @@ func (x *Keys) String() string {
 func (*Keys) ProtoMessage() {}
 
 func (x *Keys) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[24]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2684,7 +2794,7 @@ func (x *Keys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Keys.ProtoReflect.Descriptor instead.
 func (*Keys) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{24}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Keys) GetCount() uint32 {
@@ -2767,7 +2877,7 @@ type Refunds struct {
 
 func (x *Refunds) Reset() {
 	*x = Refunds{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[25]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2779,7 +2889,7 @@ func (x *Refunds) String() string {
 func (*Refunds) ProtoMessage() {}
 
 func (x *Refunds) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[25]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2792,7 +2902,7 @@ func (x *Refunds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refunds.ProtoReflect.Descriptor instead.
 func (*Refunds) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{25}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Refunds) GetCount() uint32 {
@@ -2915,7 +3025,7 @@ type Replies struct {
 
 func (x *Replies) Reset() {
 	*x = Replies{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[26]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2927,7 +3037,7 @@ func (x *Replies) String() string {
 func (*Replies) ProtoMessage() {}
 
 func (x *Replies) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[26]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2940,7 +3050,7 @@ func (x *Replies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replies.ProtoReflect.Descriptor instead.
 func (*Replies) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{26}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Replies) GetCount() uint32 {
@@ -3092,7 +3202,7 @@ type Results struct {
 
 func (x *Results) Reset() {
 	*x = Results{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[27]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3104,7 +3214,7 @@ func (x *Results) String() string {
 func (*Results) ProtoMessage() {}
 
 func (x *Results) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[27]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3117,7 +3227,7 @@ func (x *Results) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Results.ProtoReflect.Descriptor instead.
 func (*Results) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{27}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Results) GetCount() uint32 {
@@ -3188,7 +3298,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\aaddress\x18\t \x01(\tR\aaddress\x12#\n" +
 	"\rexpected_name\x18\n" +
 	" \x01(\tR\fexpectedName\x12)\n" +
-	"\x10expected_address\x18\v \x01(\tR\x0fexpectedAddress\"\x89\t\n" +
+	"\x10expected_address\x18\v \x01(\tR\x0fexpectedAddress\"\xae\t\n" +
 	"\x05Frame\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x18\n" +
@@ -3218,7 +3328,8 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x05holds\x18\x19 \x01(\v2\x13.weir.peer.v1.HoldsR\x05holds\x12/\n" +
 	"\aamended\x18\x1a \x01(\v2\x15.weir.peer.v1.AmendedR\aamended\x123\n" +
 	"\bexpelled\x18\x1b \x03(\v2\x17.weir.peer.v1.ExpulsionR\bexpelled\x12(\n" +
-	"\x05notes\x18\x1c \x03(\v2\x12.weir.peer.v1.NoteR\x05notes\"\x93\x02\n" +
+	"\x05notes\x18\x1c \x03(\v2\x12.weir.peer.v1.NoteR\x05notes\x12#\n" +
+	"\x03ids\x18\x1d \x01(\v2\x11.weir.peer.v1.IDsR\x03ids\"\x93\x02\n" +
 	"\x04Rule\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -3344,7 +3455,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x0eepoch_counters\x18\x03 \x03(\x04R\repochCounters\x12'\n" +
 	"\x0fepoch_instances\x18\x04 \x03(\x06R\x0eepochInstances\x12\"\n" +
 	"\fappointments\x18\x05 \x03(\rR\fappointments\x12\x14\n" +
-	"\x05flags\x18\x06 \x01(\fR\x05flags\"\xeb\x03\n" +
+	"\x05flags\x18\x06 \x01(\fR\x05flags\"\xfd\x03\n" +
 	"\aBatches\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x1e\n" +
 	"\n" +
@@ -3366,7 +3477,16 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x05pings\x18\r \x03(\rR\x05pings\x12#\n" +
 	"\rnext_counters\x18\x0e \x03(\x04R\fnextCounters\x12%\n" +
 	"\x0enext_instances\x18\x0f \x03(\x06R\rnextInstances\x12\x12\n" +
-	"\x04keys\x18\x10 \x03(\rR\x04keys\"\xf6\x01\n" +
+	"\x04keys\x18\x10 \x03(\rR\x04keys\x12\x10\n" +
+	"\x03ids\x18\x11 \x03(\rR\x03ids\"\x8d\x01\n" +
+	"\x03IDs\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
+	"\x03his\x18\x02 \x03(\x06R\x03his\x12\x10\n" +
+	"\x03los\x18\x03 \x03(\x06R\x03los\x12\x14\n" +
+	"\x05times\x18\x04 \x03(\x04R\x05times\x12\x16\n" +
+	"\x06untils\x18\x05 \x03(\x12R\x06untils\x12\x0e\n" +
+	"\x02as\x18\x06 \x03(\rR\x02as\x12\x0e\n" +
+	"\x02bs\x18\a \x03(\rR\x02bs\"\xf6\x01\n" +
 	"\aEntries\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03his\x18\x02 \x03(\x06R\x03his\x12\x10\n" +
@@ -3505,7 +3625,7 @@ func file_weir_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_weir_peer_v1_peer_proto_rawDescData
 }
 
-var file_weir_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_weir_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_weir_peer_v1_peer_proto_goTypes = []any{
 	(*Message)(nil),          // 0: weir.peer.v1.Message
 	(*Hello)(nil),            // 1: weir.peer.v1.Hello
@@ -3525,16 +3645,17 @@ var file_weir_peer_v1_peer_proto_goTypes = []any{
 	(*Announces)(nil),        // 15: weir.peer.v1.Announces
 	(*Revokes)(nil),          // 16: weir.peer.v1.Revokes
 	(*Batches)(nil),          // 17: weir.peer.v1.Batches
-	(*Entries)(nil),          // 18: weir.peer.v1.Entries
-	(*Acks)(nil),             // 19: weir.peer.v1.Acks
-	(*Checks)(nil),           // 20: weir.peer.v1.Checks
-	(*Traces)(nil),           // 21: weir.peer.v1.Traces
-	(*Holds)(nil),            // 22: weir.peer.v1.Holds
-	(*Amended)(nil),          // 23: weir.peer.v1.Amended
-	(*Keys)(nil),             // 24: weir.peer.v1.Keys
-	(*Refunds)(nil),          // 25: weir.peer.v1.Refunds
-	(*Replies)(nil),          // 26: weir.peer.v1.Replies
-	(*Results)(nil),          // 27: weir.peer.v1.Results
+	(*IDs)(nil),              // 18: weir.peer.v1.IDs
+	(*Entries)(nil),          // 19: weir.peer.v1.Entries
+	(*Acks)(nil),             // 20: weir.peer.v1.Acks
+	(*Checks)(nil),           // 21: weir.peer.v1.Checks
+	(*Traces)(nil),           // 22: weir.peer.v1.Traces
+	(*Holds)(nil),            // 23: weir.peer.v1.Holds
+	(*Amended)(nil),          // 24: weir.peer.v1.Amended
+	(*Keys)(nil),             // 25: weir.peer.v1.Keys
+	(*Refunds)(nil),          // 26: weir.peer.v1.Refunds
+	(*Replies)(nil),          // 27: weir.peer.v1.Replies
+	(*Results)(nil),          // 28: weir.peer.v1.Results
 }
 var file_weir_peer_v1_peer_proto_depIdxs = []int32{
 	1,  // 0: weir.peer.v1.Message.hello:type_name -> weir.peer.v1.Hello
@@ -3546,32 +3667,33 @@ var file_weir_peer_v1_peer_proto_depIdxs = []int32{
 	15, // 6: weir.peer.v1.Frame.announces:type_name -> weir.peer.v1.Announces
 	16, // 7: weir.peer.v1.Frame.revokes:type_name -> weir.peer.v1.Revokes
 	17, // 8: weir.peer.v1.Frame.batches:type_name -> weir.peer.v1.Batches
-	18, // 9: weir.peer.v1.Frame.entries:type_name -> weir.peer.v1.Entries
-	19, // 10: weir.peer.v1.Frame.acks:type_name -> weir.peer.v1.Acks
-	20, // 11: weir.peer.v1.Frame.checks:type_name -> weir.peer.v1.Checks
-	24, // 12: weir.peer.v1.Frame.keys:type_name -> weir.peer.v1.Keys
-	25, // 13: weir.peer.v1.Frame.refunds:type_name -> weir.peer.v1.Refunds
-	26, // 14: weir.peer.v1.Frame.replies:type_name -> weir.peer.v1.Replies
-	27, // 15: weir.peer.v1.Frame.results:type_name -> weir.peer.v1.Results
+	19, // 9: weir.peer.v1.Frame.entries:type_name -> weir.peer.v1.Entries
+	20, // 10: weir.peer.v1.Frame.acks:type_name -> weir.peer.v1.Acks
+	21, // 11: weir.peer.v1.Frame.checks:type_name -> weir.peer.v1.Checks
+	25, // 12: weir.peer.v1.Frame.keys:type_name -> weir.peer.v1.Keys
+	26, // 13: weir.peer.v1.Frame.refunds:type_name -> weir.peer.v1.Refunds
+	27, // 14: weir.peer.v1.Frame.replies:type_name -> weir.peer.v1.Replies
+	28, // 15: weir.peer.v1.Frame.results:type_name -> weir.peer.v1.Results
 	5,  // 16: weir.peer.v1.Frame.known:type_name -> weir.peer.v1.Known
 	8,  // 17: weir.peer.v1.Frame.names:type_name -> weir.peer.v1.Name
 	9,  // 18: weir.peer.v1.Frame.explained:type_name -> weir.peer.v1.Explanation
-	21, // 19: weir.peer.v1.Frame.traces:type_name -> weir.peer.v1.Traces
-	22, // 20: weir.peer.v1.Frame.holds:type_name -> weir.peer.v1.Holds
-	23, // 21: weir.peer.v1.Frame.amended:type_name -> weir.peer.v1.Amended
+	22, // 19: weir.peer.v1.Frame.traces:type_name -> weir.peer.v1.Traces
+	23, // 20: weir.peer.v1.Frame.holds:type_name -> weir.peer.v1.Holds
+	24, // 21: weir.peer.v1.Frame.amended:type_name -> weir.peer.v1.Amended
 	6,  // 22: weir.peer.v1.Frame.expelled:type_name -> weir.peer.v1.Expulsion
 	7,  // 23: weir.peer.v1.Frame.notes:type_name -> weir.peer.v1.Note
-	4,  // 24: weir.peer.v1.Rule.limits:type_name -> weir.peer.v1.Limit
-	10, // 25: weir.peer.v1.Explanation.limits:type_name -> weir.peer.v1.LimitExplanation
-	11, // 26: weir.peer.v1.LimitExplanation.state:type_name -> weir.peer.v1.Field
-	12, // 27: weir.peer.v1.LimitExplanation.counts:type_name -> weir.peer.v1.WindowCount
-	0,  // 28: weir.peer.v1.Links.Connect:input_type -> weir.peer.v1.Message
-	0,  // 29: weir.peer.v1.Links.Connect:output_type -> weir.peer.v1.Message
-	29, // [29:30] is the sub-list for method output_type
-	28, // [28:29] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	18, // 24: weir.peer.v1.Frame.ids:type_name -> weir.peer.v1.IDs
+	4,  // 25: weir.peer.v1.Rule.limits:type_name -> weir.peer.v1.Limit
+	10, // 26: weir.peer.v1.Explanation.limits:type_name -> weir.peer.v1.LimitExplanation
+	11, // 27: weir.peer.v1.LimitExplanation.state:type_name -> weir.peer.v1.Field
+	12, // 28: weir.peer.v1.LimitExplanation.counts:type_name -> weir.peer.v1.WindowCount
+	0,  // 29: weir.peer.v1.Links.Connect:input_type -> weir.peer.v1.Message
+	0,  // 30: weir.peer.v1.Links.Connect:output_type -> weir.peer.v1.Message
+	30, // [30:31] is the sub-list for method output_type
+	29, // [29:30] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_weir_peer_v1_peer_proto_init() }
@@ -3586,7 +3708,7 @@ func file_weir_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_peer_v1_peer_proto_rawDesc), len(file_weir_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
