@@ -19,6 +19,7 @@ import (
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/frontend/overgrpc"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // Algorithms returns the names of the algorithms.
@@ -276,6 +277,9 @@ func (s *Service) decideAs(ctx context.Context, in *rls.RateLimitRequest, by *as
 	}
 	if err = s.decideItems(patient(ctx), items); err != nil || denies(s, items) && !s.options.Shadow {
 		err = errors.Join(err, s.reserver.cancel(ctx, items))
+	}
+	if errors.Is(err, table.ErrTooManyLimits) { // Envoy may pass an error, and who asks may choose the limits
+		return overLimit(s, len(in.GetDescriptors())), nil
 	}
 	if err != nil {
 		return nil, err

@@ -252,6 +252,21 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
+// Envoy may be told to pass what has an error, and a client may choose the limit of its descriptor: more limits than a
+// node can count deny.
+func TestTooManyOverrides(t *testing.T) {
+	for mode, change := range map[string]func(*envoy.Options){"compat": nil, "atomic": atomic} {
+		f := newFixture(t, twoKeys, change)
+		got := ""
+		for n := 1; strings.HasPrefix(got, "ok") == (n > 1) && n < 5000; n++ {
+			got = f.ask(1, fmt.Sprintf("a=%d limit=%d/MINUTE", n/100, 1000+n))
+		}
+		if got != "over; over" {
+			t.Errorf("%s: %s", mode, got)
+		}
+	}
+}
+
 // A limit may be for several units: its period is as long, its counter is its own, and the answer
 // says so.
 func TestUnitMultiplier(t *testing.T) {
