@@ -386,6 +386,9 @@ func (s *Set) CheckOverride(x Override) error {
 	case x.Limit != nil && s.rules[i].limiter.Deny != nil:
 		return fmt.Errorf("%w: rule %s denies every request and counts nothing: an override may only allow a user all of "+
 			"them", limiter.ErrInvalid, quote(x.Rule))
+	case x.Limit != nil && len(s.rules[i].keys) == 0:
+		return fmt.Errorf("%w: rule %s has no limits of its own, so a limit in place of them counts nothing: deny the user "+
+			"all, or override a rule that has limits", limiter.ErrInvalid, quote(x.Rule))
 	}
 	return nil
 }

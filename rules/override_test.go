@@ -14,6 +14,7 @@ rules:
   - {name: both, match: {path: ^/both$}, keys: [[user], [ip]], limits: [5/minute], quotas: [all]}
   - {name: never, match: {path: ^/never$}, deny: true}
   - {name: free, match: {path: ^/free$}, unlimited: true}
+  - {name: draws, match: {path: ^/draws$}, quotas: [all]}
   - {name: trial, match: {path: ^/trial$}, key: [user], limits: [5/minute], shadow: true}
   - {name: every, match: {path: ^/then}, key: [user], limits: [100/minute], continue: true}
   - {name: not, match: {path: ^/then/never}, deny: true}
@@ -118,7 +119,9 @@ func TestOverridesThatHaveNoEffect(t *testing.T) {
 	for name, o := range map[string]Override{
 		"an unknown rule": {Rule: "x", User: "ada"}, "a quota": {Rule: "all", User: "ada"}, "no user": {Rule: "login"},
 		"a user and an address": {Rule: "login", User: "ada", IP: "192.0.2.1"}, "shadow": {Rule: "trial", User: "ada"},
-		"a limit for what is denied": {Rule: "never", User: "ada", Limit: limit},
+		"a limit for what is denied":  {Rule: "never", User: "ada", Limit: limit},
+		"a limit for what has none":   {Rule: "free", User: "ada", Limit: limit},
+		"a limit for what only draws": {Rule: "draws", User: "ada", Limit: limit},
 	} {
 		if s.CheckOverride(o) == nil {
 			t.Errorf("%s: it is taken", name)
