@@ -43,7 +43,7 @@ type socket struct {
 
 func (s *sockets) now() time.Duration { return time.Since(s.begun) }
 
-// send sends a report, on a new stream if there is none. It is asked with the lock.
+// send sends a report, on a new stream if there is none. s.mu is held.
 func (s *sockets) send(e *socket, m *rlqs.RateLimitQuotaUsageReports) {
 	if e.stream == nil {
 		conn, err := grpc.NewClient(e.at[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -143,8 +143,8 @@ func (s *sockets) watch(nodes []*seat) {
 	}
 }
 
-// Three Envoys divide a limit over sockets, each by another of three real nodes, of which one is killed. What they
-// admit stays within the limit, and after the kill it is used.
+// Three Envoys divide a limit over sockets. Each reports to a node of its own, and one of the three real nodes is
+// killed. What they admit stays within the limit, and after the kill it is used.
 func TestQuotasOverSockets(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "edge.yaml"), fmt.Appendf(nil, `
