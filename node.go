@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/engine"
-	"github.com/weirlimit/weir/internal/receipt"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
@@ -31,7 +30,7 @@ type Node struct {
 	decider engine.Decider
 	cluster Cluster
 	options rules.Options
-	seal    receipt.Key // of receipts for clients
+	seal    sealKey // of receipts for clients
 	file    string
 	unheld  bool // a backend counts that has no reservations
 	setting sync.Mutex
@@ -76,7 +75,7 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	if c.RulesName == "" {
 		c.RulesName = "rules"
 	}
-	seal := sealKey(&c)
+	seal := sealKeyOf(&c)
 	if len(c.Secret) == 0 && c.Cluster == nil && c.Backend == nil {
 		// No other node has to find these counters, so the secret can be random. Nobody
 		// can then search for keys that share a counter or a partition.

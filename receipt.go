@@ -5,24 +5,23 @@ import (
 	"fmt"
 
 	"github.com/weirlimit/weir/internal/engine"
-	"github.com/weirlimit/weir/internal/receipt"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
-// sealKey returns the key of receipts for clients. Nodes that share counters have one key,
+// sealKeyOf returns the key of receipts for clients. Nodes that share counters have one key,
 // if they have a secret. Members of a cluster have another one than nodes with a backend,
 // which would read a member's epoch as what a policy counted. A node on its own has one
 // that nobody else has, since what another node admitted is none of its charges.
-func sealKey(c *Config) receipt.Key {
+func sealKeyOf(c *Config) sealKey {
 	switch {
 	case len(c.Secret) == 0 || c.Cluster == nil && c.Backend == nil:
-		return receipt.RandomKey()
+		return randomSealKey()
 	case c.Cluster != nil:
-		return receipt.NewKey(c.Secret, "cluster", c.ClusterName)
+		return newSealKey(c.Secret, "cluster", c.ClusterName)
 	default:
-		return receipt.NewKey(c.Secret, "backend", c.ClusterName)
+		return newSealKey(c.Secret, "backend", c.ClusterName)
 	}
 }
 
@@ -76,7 +75,7 @@ func (n *Node) Refund(ctx context.Context, r Request, receipt Receipt) error {
 		receipt = q.Charge.Credit()
 	}
 	if receipt.Sealed() != "" {
-		if receipt, err = n.seal.Open(receipt.Sealed(), &q.Charge); err != nil {
+		if receipt, err = n.seal.open(receipt.Sealed(), &q.Charge); err != nil {
 			return err
 		}
 	}
@@ -91,7 +90,7 @@ func chargedBy(n *Node, set *rules.Set, r *Request, receipt Receipt) bool {
 	}
 	q, err := resolveBy(set, r)
 	if err == nil && receipt.Sealed() != "" {
-		receipt, err = n.seal.Open(receipt.Sealed(), &q.Charge)
+		receipt, err = n.seal.open(receipt.Sealed(), &q.Charge)
 	}
 	return err == nil && q.Charge.Fits(receipt)
 }
@@ -118,12 +117,12 @@ func (n *Node) SealReceipt(r *Request, d *Decision) Receipt {
 		if err != nil || !q.Charge.Fits(receipt) {
 			return Receipt{}
 		}
-		return limiter.SealedReceipt(n.seal.Seal(receipt, &q.Charge))
+		return limiter.SealedReceipt(n.seal.seal(receipt, &q.Charge))
 	}
 	if _, err := set.Resolve(r, &c); err != nil || !c.Fits(d.Receipt) {
 		return Receipt{}
 	}
-	return limiter.SealedReceipt(n.seal.Seal(d.Receipt, &c))
+	return limiter.SealedReceipt(n.seal.seal(d.Receipt, &c))
 }
 
 // ofAlternative returns the alternative that a receipt charged, with the receipt as whatever charged it has issued it.
@@ -145,7 +144,7 @@ func ofAlternative(n *Node, sets []*rules.Set, r *Request, receipt Receipt) (*en
 			first = q
 		}
 		if receipt.Sealed() != "" {
-			opened, err := n.seal.Open(receipt.Sealed(), &q.Charge)
+			opened, err := n.seal.open(receipt.Sealed(), &q.Charge)
 			if err == nil {
 				return q, opened, nil
 			}

@@ -3,7 +3,7 @@ package limiter
 import (
 	"time"
 
-	"github.com/weirlimit/weir/internal/charged"
+	"github.com/weirlimit/weir/internal/receipt"
 )
 
 // Source is what made a decision.
@@ -98,7 +98,7 @@ type LimitDecision struct {
 // charges of others. It is valid only for the request and the decider that issued it. Nothing
 // of it can be read but its sealed text, and its zero value names no charge. Receipts that are
 // equal by == name the same charge.
-type Receipt charged.Receipt[Tick]
+type Receipt receipt.Receipt[Tick]
 
 // SealedReceipt returns the receipt with a text that [Receipt.Sealed] returned, here or at another
 // node. The node that is asked for the refund finds out whether the text is one.
@@ -111,7 +111,7 @@ func SealedReceipt(text string) (r Receipt) {
 // has it can neither change it nor use it for another request, and its second use does nothing.
 func (r Receipt) Sealed() string { return fieldsOf(&r).Sealed }
 
-func fieldsOf(r *Receipt) *charged.Fields[Tick] { return charged.Of((*charged.Receipt[Tick])(r)) }
+func fieldsOf(r *Receipt) *receipt.Fields[Tick] { return receipt.Of((*receipt.Receipt[Tick])(r)) }
 
 // ReceiptLife is how long a receipt that is good for one use can be used.
 const ReceiptLife = 10 * Minute
@@ -120,7 +120,7 @@ const ReceiptLife = 10 * Minute
 // counts at its instant, down to 0 and regardless of who was charged. It has no effect on a
 // sliding_log or a sliding_window, which count each charge by its instant.
 func Credit() (r Receipt) {
-	*fieldsOf(&r) = charged.Credit[Tick]()
+	*fieldsOf(&r) = receipt.Credit[Tick]()
 	return r
 }
 

@@ -40,7 +40,7 @@ func needs(t *testing.T, args ...string) (ours, others []string) {
 func TestWhatALocalEmbedderCompiles(t *testing.T) {
 	ours, others := needs(t, root)
 	packages := []string{
-		root, root + "/internal/address", root + "/internal/charged", root + "/internal/engine", root + "/internal/receipt",
+		root, root + "/internal/address", root + "/internal/engine", root + "/internal/receipt",
 		root + "/internal/recent",
 		root + "/internal/slices",
 		root + "/internal/spelling",

@@ -35,7 +35,7 @@ func house() []row {
 			no(spawns, "a window is a function of an instant", ""),
 		)},
 
-		{path: "internal/charged", floor: -2, knows: "what a receipt contains, which limiter hides", never: no(imports,
+		{path: "internal/receipt", floor: -2, knows: "what a receipt contains, which limiter hides", never: no(imports,
 			"it is below the words", "ours", "third-party")},
 
 		{path: "limiter", floor: -1, knows: "the words: limits, requests, decisions, receipts, errors", never: join(
@@ -104,7 +104,6 @@ func house() []row {
 				no(panics, "files are written by people: what is wrong with them is an error with a line number", ""),
 			)},
 		{path: "internal/explained", floor: 1, knows: "explanations as nodes send them -> the types"},
-		{path: "internal/receipt", floor: 1, knows: "receipts that clients can neither make nor change"},
 		{path: "internal/waiting", floor: 1, knows: "when a check is repeated that is to be allowed in the end"},
 		{path: "internal/lease", floor: 1, knows: "units that owners have lent to who asks them; now is passed in",
 			never: join(

@@ -1,166 +1,60 @@
-// Package receipt seals receipts for clients: a client cannot make one, change one, or use
-// it for another request than that of its charge.
+// Package receipt has what a receipt contains. Package limiter shows its users a receipt without its fields; deciders
+// reach them through package limiter/arith.
 package receipt
 
-import (
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
-	"fmt"
-	randv2 "math/rand/v2"
+// Receipt is a receipt as its holder sees it. Tick is [limiter.Tick], which this package, below limiter, cannot name.
+type Receipt[Tick ~int64] struct{ fields Fields[Tick] }
 
-	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/limiter/arith"
-)
+// Of returns the fields of a receipt, to be read and written. The caller owns them as it owns the receipt.
+func Of[Tick ~int64](r *Receipt[Tick]) *Fields[Tick] { return &r.fields }
 
-// Key is the key of a seal.
-type Key [sha256.Size]byte
-
-// NewKey returns the key of all nodes with a secret, a cluster name, and one kind of
-// counters: those of members of a cluster, or of a backend. They read the fields of a
-// receipt differently. A kind has no line feed.
-func NewKey(secret []byte, kind, cluster string) (k Key) {
-	mac := hmac.New(sha256.New, secret)
-	mac.Write([]byte("weir receipt 1\n" + kind + "\n" + cluster))
-	mac.Sum(k[:0])
-	return k
+// Fields are the fields of a receipt: those of one charge by one decider. The zero value names no charge.
+type Fields[Tick ~int64] struct {
+	// Epoch names the ownership of the partition at the charge. Without a cluster it tells a charge from a reset of
+	// the same instant before it, and is 0 if there was none.
+	Epoch uint64
+	// Time is the instant of the charge, on the decider's clock.
+	Time Tick
+	// Charged has one bit for each of the decision's first 64 limits, set if that limit
+	// was charged. Further limits are not refunded.
+	Charged uint64
+	// Set is a hash of the names of the limits and the costs, in their order. A receipt
+	// that does not fit the request and the rules in force is void.
+	Set uint64
+	// Once, if it is not 0, is a number drawn for this receipt alone. The decider remembers
+	// it, so that a second use does nothing, and the receipt is void [limiter.ReceiptLife] after
+	// Time. It is 0 in the receipts of decisions, which must not be used twice.
+	Once uint64
+	// Sealed is the receipt as a server gives it to clients. If it is not empty, the other
+	// fields are ignored. It contains them, and the node that made it detects any change.
+	Sealed string
+	// Parts are what each owner charged, if several owners in a cluster decided; else nil.
+	// Epoch is then 0, and Time that of the first part. It is read, never changed.
+	Parts *Parts[Tick]
 }
 
-// RandomKey returns a key of this process alone.
-func RandomKey() (k Key) {
-	_, _ = rand.Read(k[:]) // which never fails
-	return k
+// Parts are the parts of a receipt of several owners: at most [limiter.MaxKeys], and no key is in two of them.
+type Parts[Tick ~int64] []Part[Tick]
+
+// Part is what one owner charged. Its other fields are those of a receipt for these keys alone.
+type Part[Tick ~int64] struct {
+	// Keys has one bit for each key of the charge that the owner decided.
+	Keys         uint16
+	Epoch        uint64
+	Time         Tick
+	Charged, Set uint64
 }
 
-// A receipt of several owners has another version: the number of its parts follows the
-// four fields that all parts share, and then come the parts.
-const (
-	version      = 1
-	versionParts = 2
-	tagSize      = 16
-	size         = 1 + 5*8 + tagSize
-	headOfParts  = 1 + 4*8 + 1
-	partSize     = 2 + 4*8
-	// maxSize is the greatest length of a receipt, in bytes; as a text it is a third longer.
-	maxSize = headOfParts + limiter.MaxKeys*partSize + tagSize
-	// wideMark, in the place of the number of limits, says that the rest of a cost above
-	// [limiter.NarrowUnits] follows.
-	wideMark = 1<<32 - 1
-)
+// Has reports whether limit i of the decision was charged.
+func (f *Fields[Tick]) Has(i int) bool { return i < 64 && f.Charged&(1<<i) != 0 }
 
-// Seal returns the receipt of a charge, with a number of its own, as a text.
-func (k *Key) Seal(r limiter.Receipt, c *arith.Charge) string {
-	f := arith.Fields(&r)
-	number := randv2.Uint64()
-	if number == 0 {
-		number = 1
-	}
-	if f.Parts != nil {
-		return k.sealParts(r, number, c)
-	}
-	b := make([]byte, 0, size)
-	b = append(b, version)
-	for _, v := range [...]uint64{f.Epoch, uint64(f.Time), f.Charged, f.Set, number} {
-		b = binary.BigEndian.AppendUint64(b, v)
-	}
-	return base64.RawURLEncoding.EncodeToString(k.tag(b, c))
-}
+// creditTime is the time of a credit. It is later than any instant of a clock, and exact as a number of Lua.
+const creditTime = 1 << 52
 
-// sealParts is Seal of a receipt of several owners.
-func (k *Key) sealParts(r limiter.Receipt, number uint64, c *arith.Charge) string {
-	f := arith.Fields(&r)
-	parts := *f.Parts
-	if len(parts) == 0 || len(parts) > limiter.MaxKeys {
-		return ""
-	}
-	b := make([]byte, 0, maxSize)
-	b = append(b, versionParts)
-	for _, v := range [...]uint64{uint64(f.Time), f.Charged, f.Set, number} {
-		b = binary.BigEndian.AppendUint64(b, v)
-	}
-	b = append(b, byte(len(parts)))
-	for _, p := range parts {
-		b = binary.BigEndian.AppendUint16(b, p.Keys)
-		for _, v := range [...]uint64{p.Epoch, uint64(p.Time), p.Charged, p.Set} {
-			b = binary.BigEndian.AppendUint64(b, v)
-		}
-	}
-	return base64.RawURLEncoding.EncodeToString(k.tag(b, c))
-}
+// Credit returns the fields of a credit, see [limiter.Credit].
+func Credit[Tick ~int64]() Fields[Tick] { return Fields[Tick]{Time: creditTime} }
 
-// tag appends the tag of a receipt for a charge: of its keys, their costs, and all that
-// makes their limits decide as they do. A limit of the same name with another window or
-// time zone counts other charges, so it is another limit here.
-func (k *Key) tag(b []byte, c *arith.Charge) []byte {
-	mac := hmac.New(sha256.New, k[:])
-	mac.Write(b)
-	for i := range c.Len() {
-		key := c.Key(i)
-		var inline [256]byte
-		of := binary.BigEndian.AppendUint64(inline[:0], key.Hash.Hi)
-		of = binary.BigEndian.AppendUint64(of, key.Hash.Lo)
-		if of = binary.BigEndian.AppendUint32(of,
-			uint32(key.Cost)); key.Cost > limiter.NarrowUnits { //nolint:gosec // its high half follows
-			// So other receipts keep the tag of versions without such costs. The number of
-			// limits is smaller than this mark.
-			of = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(of, wideMark), uint32(key.Cost>>32))
-		}
-		of = binary.BigEndian.AppendUint32(of, uint32(len(key.Rule.Limits)))
-		for _, l := range key.Rule.Limits {
-			of = binary.BigEndian.AppendUint64(of, arith.ParamsID(l))
-		}
-		mac.Write(of)
-	}
-	var sum [sha256.Size]byte
-	return append(b, mac.Sum(sum[:0])[:tagSize]...)
-}
-
-// Open returns the receipt in a text that Seal returned for a charge with the same keys,
-// costs and limits.
-// For any other text the error wraps [limiter.ErrInvalid].
-func (k *Key) Open(text string, c *arith.Charge) (limiter.Receipt, error) {
-	b, ok := decode(text)
-	if !ok {
-		return limiter.Receipt{},
-			fmt.Errorf("%w: this text of %d bytes is not a receipt: send the one that came with the answer, unchanged",
-				limiter.ErrInvalid, len(text))
-	}
-	body := b[: len(b)-tagSize : len(b)-tagSize]
-	if !hmac.Equal(k.tag(body, c), b) {
-		return limiter.Receipt{},
-			fmt.Errorf("%w: the receipt is not of this request: send the request of its check, to nodes with the same secret "+
-				"(a node without a secret opens only its own receipts), under the same rules", limiter.ErrInvalid)
-	}
-	at := func(i int) uint64 { return binary.BigEndian.Uint64(b[1+8*i:]) }
-	if b[0] == version {
-		return arith.NewReceipt(arith.ReceiptFields{Epoch: at(0), Time: limiter.Tick(at(1)), Charged: at(2), Set: at(3),
-			Once: at(4)}), nil
-	}
-	parts := make(arith.ReceiptParts, b[headOfParts-1])
-	for i := range parts {
-		p := b[headOfParts+i*partSize:]
-		of := func(i int) uint64 { return binary.BigEndian.Uint64(p[2+8*i:]) }
-		parts[i] = arith.ReceiptPart{Keys: binary.BigEndian.Uint16(p), Epoch: of(0), Time: limiter.Tick(of(1)),
-			Charged: of(2), Set: of(3)}
-	}
-	return arith.NewReceipt(arith.ReceiptFields{Time: limiter.Tick(at(0)), Charged: at(1), Set: at(2), Once: at(3),
-		Parts: &parts}), nil
-}
-
-// decode returns the bytes of a text, if they have the form of a receipt.
-func decode(text string) ([]byte, bool) {
-	if len(text) > base64.RawURLEncoding.EncodedLen(maxSize) {
-		return nil, false
-	}
-	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	switch {
-	case err != nil || len(b) < headOfParts+partSize+tagSize && len(b) != size:
-		return nil, false
-	case b[0] == version:
-		return b, len(b) == size
-	}
-	n := int(b[headOfParts-1])
-	return b, b[0] == versionParts && n > 0 && n <= limiter.MaxKeys && len(b) == headOfParts+n*partSize+tagSize
+// IsCredit reports whether the receipt is a credit.
+func (f *Fields[Tick]) IsCredit() bool {
+	return f.Time == creditTime && f.Epoch == 0 && f.Once == 0 && f.Sealed == ""
 }
