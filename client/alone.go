@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
@@ -183,7 +184,7 @@ func (c *Client) Reset(ctx context.Context, r limiter.Request) (int, error) {
 	if err := sendable(&r); err != nil {
 		return 0, err
 	}
-	q := newCheckRequest(&r, false)
+	q := weirwire.NewCheckRequest(&r, false)
 	var m *weirv1.ResetResponse
 	err := c.alone(ctx, func(ctx context.Context, api weirv1.LimiterClient, o ...grpc.CallOption) (err error) {
 		m, err = api.Reset(ctx, &weirv1.ResetRequest{
@@ -197,40 +198,9 @@ func (c *Client) Reset(ctx context.Context, r limiter.Request) (int, error) {
 
 // newCheck returns the message for a check whose cost is in range, with an id.
 func (c *Client) newCheck(r *limiter.Request, peek bool) *weirv1.CheckRequest {
-	m := newCheckRequest(r, peek)
+	m := weirwire.NewCheckRequest(r, peek)
 	if id := c.identify(r, peek); id.has {
 		m.Id, m.IdTtlUs, m.IdOptional = string(id.own[:]), id.ids.ttl.Microseconds(), true
-	}
-	return m
-}
-
-// newCheckRequest returns the message for a request whose cost is in range.
-func newCheckRequest(r *limiter.Request, peek bool) *weirv1.CheckRequest {
-	m := &weirv1.CheckRequest{
-		Path: r.Path, Method: r.Method, User: r.User, Ip: r.IP, Group: r.Group, Attributes: r.Attributes, Rule: r.Rule,
-		Peek: peek,
-		Id:   r.ID, IdTtlUs: r.IDTTL.Microseconds(), IdOptional: r.IDOptional, HoldUs: r.Hold.Microseconds(),
-	}
-	if n, err := r.Cost.Value(0); err == nil && r.Cost.Given() {
-		m.Cost = new(int64(n))
-	}
-	for i, l := range r.Limits {
-		s := l.Spec()
-		limit := &weirv1.Limit{
-			Name: s.Name, Algorithm: weirv1.Algorithm(s.Algorithm), Limit: s.Limit, WindowUs: s.Window.Microseconds(),
-			Align: weirv1.Align(s.Align), SubWindows: int32(s.SubWindows), Coverage: weirv1.Coverage(s.Coverage),
-			Rounding: weirv1.Rounding(s.Rounding), Burst: s.Burst, Drip: weirv1.Drip(s.Drip), DripUnits: s.DripUnits,
-			CountRejected: weirv1.CountRejected(s.CountRejected), BlockUs: s.Block.Microseconds(),
-			Calendar: weirv1.Calendar(s.Calendar), Zone: s.Zone, AnchorDay: int32(s.AnchorDay),
-			WeekStart: weirv1.Weekday(s.WeekStart), AtMinutes: int32(s.At / time.Minute),
-		}
-		if s.Weight != nil {
-			limit.Weight = new(int32(*s.Weight))
-		}
-		if i < len(r.LimitKeys) {
-			limit.Key = r.LimitKeys[i]
-		}
-		m.Limits = append(m.Limits, limit)
 	}
 	return m
 }

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/weirlimit/weir/internal/explained"
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -22,7 +23,7 @@ func (c *Client) Explain(ctx context.Context, r limiter.Request) (*limiter.Expla
 	}
 	var m *weirv1.ExplainResponse
 	err := c.alone(ctx, func(ctx context.Context, api weirv1.LimiterClient, o ...grpc.CallOption) (err error) {
-		m, err = api.Explain(ctx, newCheckRequest(&r, true), o...)
+		m, err = api.Explain(ctx, weirwire.NewCheckRequest(&r, true), o...)
 		return err
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -49,7 +50,7 @@ func (c *Client) Refund(ctx context.Context, r limiter.Request, receipt limiter.
 		return fmt.Errorf("%w: the receipt is empty: take that of a decision of CheckWithReceipt, which has one if "+
 			"something was charged", ErrInvalid)
 	}
-	q := newCheckRequest(&r, false)
+	q := weirwire.NewCheckRequest(&r, false)
 	return c.alone(ctx, func(ctx context.Context, api weirv1.LimiterClient, o ...grpc.CallOption) error {
 		_, err := api.Refund(ctx, &weirv1.RefundRequest{
 			Path: q.GetPath(), Method: q.GetMethod(), User: q.GetUser(), Ip: q.GetIp(), Group: q.GetGroup(),

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -116,7 +117,7 @@ func (c *Client) amend(ctx context.Context, r *limiter.Request,
 	if err := sendable(r); err != nil {
 		return Amended{}, err
 	}
-	q := newCheckRequest(r, false)
+	q := weirwire.NewCheckRequest(r, false)
 	ctx, cancel := context.WithTimeoutCause(ctx, c.config.Timeout, ErrUnanswered)
 	defer cancel()
 	if err := c.behind(ctx, r.ID); err != nil {
