@@ -133,9 +133,9 @@ func TestRequestLimitsAreShared(t *testing.T) {
 func TestTopKeysOfATenant(t *testing.T) {
 	n := weirtest.Open(t, weir.Config{
 		Rules: []byte(`{version: 1, rules: [{name: r, key: [path, user], limits: [1/day]}]}`)})
-	for range 64 {
-		for _, r := range []weir.Request{{Path: "/", User: "ada", Tenant: "bank:1"}, {Path: "/", User: "bob", Tenant: "bank"},
-			{Path: "bank:1", User: "eve"}} {
+	for _, r := range []weir.Request{{Path: "/", User: "ada", Tenant: "bank:1"}, {Path: "/", User: "bob", Tenant: "bank"},
+		{Path: "bank:1", User: "eve"}} {
+		for range 64 { // one after the other: of two keys of one partition, asked in turns, a sample may have one alone
 			if _, err := n.Check(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
