@@ -8,6 +8,8 @@ import (
 	"runtime/metrics"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirlimit/weir/internal/loadgen"
 )
 
 // Provoke says why the collector runs while pauses are measured.
@@ -99,11 +101,11 @@ type pausing struct {
 const stride = 1000
 
 func (p *pausing) run() error {
-	var workers errgroup
-	for i := range p.trial.workers {
-		w := &p.trial.workers[i]
-		workers.start(func() error { return p.work(w) })
-	}
+	worked := make(chan error, 1)
+	go func() {
+		n := len(p.trial.workers)
+		worked <- loadgen.Each(n, n, func(i int) error { return p.work(&p.trial.workers[i]) })
+	}()
 	start, first := time.Now(), readCollector().cycles
 	for !p.stop.Load() {
 		if p.load.Provoke == ByGarbage {
@@ -116,7 +118,7 @@ func (p *pausing) run() error {
 			p.stop.Store(true)
 		}
 	}
-	return workers.wait()
+	return <-worked
 }
 
 func (p *pausing) work(w *worker) error {

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/weirlimit/weir/internal/loadgen"
 )
 
 // Variant says how the checks of a trial are answered.
@@ -94,7 +96,7 @@ func exhausted(n int) bool { return n&1 == 1 }
 
 // fill has the limiter see every key, on all cores.
 func (t *Trial) fill() error {
-	return inParallel(t.setup.Workers, func(w int) error {
+	return loadgen.Each(t.setup.Workers, t.setup.Workers, func(w int) error {
 		check := t.limiter.Worker(t.setup.Keys.Owned())
 		for n := w; n < t.setup.Keys.Len(); n += t.setup.Workers {
 			if t.setup.Variant == Half && exhausted(n) {
@@ -114,23 +116,17 @@ func (t *Trial) fill() error {
 // Run has every worker make so many checks, and returns how long they took
 // together. It is an error if one is answered other than it should be.
 func (t *Trial) Run(checks int) (time.Duration, error) {
-	begin := make(chan struct{})
+	// A worker is ready when its goroutine runs, so that none asks before the clock does.
 	var ready sync.WaitGroup
 	ready.Add(len(t.workers))
-	var start time.Time
-	var group errgroup
-	for i := range t.workers {
-		group.start(func() error {
-			ready.Done()
-			<-begin
-			return t.workers[i].ask(checks)
-		})
-	}
-	ready.Wait()
-	start = time.Now()
-	close(begin)
-	err := group.wait()
-	spent := time.Since(start)
+	begin := sync.OnceValue(time.Now)
+	err := loadgen.Each(len(t.workers), len(t.workers), func(i int) error {
+		ready.Done()
+		ready.Wait()
+		begin()
+		return t.workers[i].ask(checks)
+	})
+	spent := time.Since(begin())
 	t.asked += checks
 	if err != nil {
 		return 0, fmt.Errorf("%s, %s: %w", t.contender.Name, t.setup.Variant, err)
@@ -221,34 +217,4 @@ func (t *Trial) verifyCount(keys int) error {
 			keys)
 	}
 	return nil
-}
-
-// errgroup runs functions at the same time and joins their errors.
-type errgroup struct {
-	wg   sync.WaitGroup
-	mu   sync.Mutex
-	errs []error
-}
-
-func (g *errgroup) start(f func() error) {
-	g.wg.Go(func() {
-		if err := f(); err != nil {
-			g.mu.Lock()
-			g.errs = append(g.errs, err)
-			g.mu.Unlock()
-		}
-	})
-}
-
-func (g *errgroup) wait() error {
-	g.wg.Wait()
-	return errors.Join(g.errs...)
-}
-
-func inParallel(workers int, f func(w int) error) error {
-	var g errgroup
-	for w := range workers {
-		g.start(func() error { return f(w) })
-	}
-	return g.wait()
 }

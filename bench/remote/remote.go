@@ -8,9 +8,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirlimit/weir/internal/loadgen"
 )
 
 // Limit is how many checks of a key are allowed in the shortest window, so that a
@@ -86,40 +87,37 @@ func Measure(ctx context.Context, c Contender, at Config, long time.Duration) (o
 	}
 	defer func() { err = errors.Join(err, a.close()) }()
 	asked := make([]atomic.Int32, Keys)
-	var all sync.WaitGroup
-	errs, checks := make([]error, c.Workers), make([]int, c.Workers)
-	begin := time.Now()
-	for w := range c.Workers {
+	calls := make([]loadgen.Call, c.Workers)
+	var checks atomic.Int64
+	for w := range calls {
 		ask, err := a.worker()
 		if err != nil {
 			return out, err
 		}
-		all.Go(func() {
-			draw := rand.New(rand.NewPCG(uint64(w), 1))
-			keys, allowed := make([]int, c.Batch), make([]bool, c.Batch)
-			for time.Since(begin) < long && errs[w] == nil {
-				for i := range keys {
-					keys[i] = draw.IntN(Keys)
-					asked[keys[i]].Add(1)
-				}
-				errs[w] = ask(ctx, keys, allowed)
-				for i, ok := range allowed {
-					if !ok && errs[w] == nil {
-						errs[w] = fmt.Errorf("%s denied key %d, asked for %d times", c.Name, keys[i], asked[keys[i]].Load())
-					}
-				}
-				checks[w] += c.Batch
+		draw := rand.New(rand.NewPCG(uint64(w), 1))
+		keys, allowed := make([]int, c.Batch), make([]bool, c.Batch)
+		calls[w] = func(ctx context.Context, clock loadgen.Clock, _ time.Duration) (time.Duration, error) {
+			for i := range keys {
+				keys[i] = draw.IntN(Keys)
+				asked[keys[i]].Add(1)
 			}
-		})
+			if err := ask(ctx, keys, allowed); err != nil {
+				return 0, err
+			}
+			for i, ok := range allowed {
+				if !ok {
+					return 0, fmt.Errorf("%s denied key %d, asked for %d times", c.Name, keys[i], asked[keys[i]].Load())
+				}
+			}
+			checks.Add(int64(c.Batch))
+			return clock.Now(), nil
+		}
 	}
-	all.Wait()
-	out.Spent = time.Since(begin)
-	for _, n := range checks {
-		out.Checks += n
-	}
-	if err := errors.Join(errs...); err != nil {
+	done, err := loadgen.Plan{Long: long}.Run(ctx, calls)
+	if err != nil {
 		return out, err
 	}
+	out.Spent, out.Checks = done.Spent, int(checks.Load())
 	return out, verify(ctx, c, a, asked)
 }
 

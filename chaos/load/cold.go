@@ -5,9 +5,9 @@ package load
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/weirlimit/weir/chaos/fleet"
+	"github.com/weirlimit/weir/internal/loadgen"
 )
 
 const (
@@ -70,18 +70,12 @@ func (c *Cold) ask(ctx context.Context, nodes []*fleet.Node, times int, which fu
 			keys = append(keys, k)
 		}
 	}
-	room := make(chan struct{}, coldAtOnce)
-	var asking sync.WaitGroup
-	for i, k := range keys {
-		room <- struct{}{} // each check ends by itself, so there will be room
-		asking.Go(func() {
-			for j := range times {
-				if ctx.Err() == nil {
-					c.batch(ctx, nodes[(i+j)%len(nodes)], k)
-				}
+	_ = loadgen.Each(len(keys), coldAtOnce, func(i int) error {
+		for j := range times {
+			if ctx.Err() == nil {
+				c.batch(ctx, nodes[(i+j)%len(nodes)], keys[i])
 			}
-			<-room
-		})
-	}
-	asking.Wait()
+		}
+		return nil // each check ends by itself
+	})
 }

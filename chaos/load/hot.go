@@ -43,19 +43,10 @@ func (l *Load) Heat(ctx context.Context) {
 		h := new(hot)
 		h.next(r.Name, l.plan.prefix, "")
 		for _, n := range l.fleet.Nodes() {
-			l.asking.Go(func() {
-				tick := time.NewTicker(hotPause)
-				defer tick.Stop()
-				for {
-					select {
-					case <-tick.C:
-					case <-ctx.Done():
-						return
-					}
-					if n.Run() > 0 {
-						l.burst(ctx, n, r.Name, h)
-					}
-				}
+			var begun time.Time
+			l.client(ctx, n, func() time.Duration { return hotPause - time.Since(begun) }, func() {
+				begun = time.Now()
+				l.burst(ctx, n, r.Name, h)
 			})
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/weirlimit/weir/chaos/fleet"
 	"github.com/weirlimit/weir/chaos/history"
+	"github.com/weirlimit/weir/internal/loadgen"
 )
 
 const (
@@ -53,7 +55,8 @@ func Start(ctx context.Context, f *fleet.Fleet, rules []history.Rule, prefix str
 	for _, n := range f.Nodes() {
 		for c := range clientsPerNode {
 			rng := rand.New(rand.NewPCG(seed, uint64(n.Index*clientsPerNode+c)))
-			l.asking.Go(func() { l.client(ctx, n, rng) })
+			l.client(ctx, n, func() time.Duration { return l.pause/2 + time.Duration(rng.Int64N(int64(l.pause))) },
+				func() { l.ask(ctx, n, l.plan.pick(rng)) })
 		}
 	}
 	l.asking.Go(func() { l.watch(ctx) })
@@ -141,20 +144,17 @@ func (l *Load) Stop(h *history.History) {
 	h.Ops, h.Stalls, h.Late, h.End = l.ops, l.stalls, l.late, l.Now()
 }
 
-func (l *Load) client(ctx context.Context, n *fleet.Node, rng *rand.Rand) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		timer.Reset(l.pause/2 + time.Duration(rng.Int64N(int64(l.pause))))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return
-		}
-		if n.Run() > 0 {
-			l.ask(ctx, n, l.plan.pick(rng))
-		}
-	}
+// client has a node asked after each pause while it runs, until the context ends.
+func (l *Load) client(ctx context.Context, n *fleet.Node, pause func() time.Duration, ask func()) {
+	l.asking.Go(func() {
+		plan := loadgen.Plan{Long: math.MaxInt64, Pause: func(int) time.Duration { return pause() }}
+		_, _ = plan.Run(ctx, []loadgen.Call{func(_ context.Context, c loadgen.Clock, _ time.Duration) (time.Duration, error) {
+			if n.Run() > 0 {
+				ask()
+			}
+			return c.Now(), nil
+		}}) // it ends with the context alone
+	})
 }
 
 // question is a check as it is asked for over HTTP.

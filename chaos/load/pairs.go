@@ -5,10 +5,10 @@ package load
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/weirlimit/weir/chaos/fleet"
+	"github.com/weirlimit/weir/internal/loadgen"
 )
 
 const (
@@ -49,21 +49,15 @@ func (l *Load) Pairs(ctx context.Context, nodes []*fleet.Node) {
 // pairs asks nodes about each pair, in batches.
 func (l *Load) pairs(ctx context.Context, nodes []*fleet.Node, rule string, times int,
 	pair func(k, nth int) (ip, user string)) {
-	room := make(chan struct{}, pairsAtOnce)
-	var asking sync.WaitGroup
-	for k := range pairs {
-		room <- struct{}{} // each check ends by itself, so there will be room
-		asking.Go(func() {
-			for nth := range times {
-				if ctx.Err() == nil {
-					q := question{}
-					q.IP, q.User = pair(k, nth)
-					q.IP = address(q.IP)
-					l.many(ctx, nodes[(k+nth)%len(nodes)], rule, []string{"ip " + q.IP, "user " + q.User}, q)
-				}
+	_ = loadgen.Each(pairs, pairsAtOnce, func(k int) error {
+		for nth := range times {
+			if ctx.Err() == nil {
+				q := question{}
+				q.IP, q.User = pair(k, nth)
+				q.IP = address(q.IP)
+				l.many(ctx, nodes[(k+nth)%len(nodes)], rule, []string{"ip " + q.IP, "user " + q.User}, q)
 			}
-			<-room
-		})
-	}
-	asking.Wait()
+		}
+		return nil // each check ends by itself
+	})
 }

@@ -64,6 +64,9 @@ func house() []row {
 		)},
 
 		{path: "internal/guard", floor: 0, knows: "panics that were recovered from: counted, logged once a minute"},
+		{path: "internal/loadgen", floor: 0, knows: "callers that ask in turn or at a rate, for programs that measure",
+			never: no(imports, "what is asked, and what must be true of answers, is theirs", "ours")},
+		{path: "internal/procstat", floor: 0, knows: "the processor time of processes"},
 		{path: "internal/records", floor: 0, knows: "records of TLS: those of one write are sent together", never: join(
 			clocks("it delays nothing"),
 		)},
@@ -396,11 +399,9 @@ func libraries() []library {
 			"a file of each kind is read in one place, with the position of each mistake"},
 		{"github.com/spf13", []string{"cmd/node", "cmd/weir", "internal/manual"}, "flags are the business of programs"},
 		{"golang.org/x/term", []string{"cmd/node", "cmd/weir"}, "terminals are the business of programs"},
-		{"golang.org/x/sys", []string{"cmd/node", "cmd/weir", "chaos"},
-			"processes and terminals are the business of programs"},
+		{"golang.org/x/sys", []string{"cmd/node", "cmd/weir", "chaos", "internal/loadgen"},
+			"timers of the kernel, processes and terminals are the business of programs"},
 		{"github.com/fsnotify/fsnotify", []string{"cmd/node"}, "watching files is the business of programs"},
-		{"github.com/HdrHistogram/hdrhistogram-go", []string{"cmd/weir", "chaos"},
-			"measuring is the business of the tool that measures"},
 		{"pgregory.net/rapid", nil, "property tests"},
 		{"github.com/google/go-cmp", []string{"limiter/limitertest"}, "tests, and the suite that is one"},
 		{"go.uber.org/goleak", nil, "tests"},

@@ -12,12 +12,9 @@ import (
 	"log"
 	"math/rand/v2"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -27,6 +24,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/weirlimit/weir/internal/loadgen"
+	"github.com/weirlimit/weir/internal/procstat"
 )
 
 func main() {
@@ -91,67 +91,60 @@ type answer struct {
 	failed   bool
 }
 
+// inFlight is how many calls a connection has open at a rate. Envoy bounds them by nothing but its timeout; a call
+// that finds none free is measured from when it was due.
+const inFlight = 16
+
 func measure(addr string, pids []string, l load) error {
 	before, err := spent(pids)
 	if err != nil {
 		return err
 	}
-	begin := time.Now()
-	answers := make([][]answer, l.clients)
-	var all sync.WaitGroup
+	depth := 1
+	if l.rate > 0 {
+		depth = inFlight
+	}
+	answers := make([][]answer, l.clients*depth)
+	calls := make([]loadgen.Call, len(answers))
 	for i := range l.clients {
 		c, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			return err
 		}
 		defer func() { _ = c.Close() }()
-		all.Go(func() { answers[i] = one(rls.NewRateLimitServiceClient(c), begin, i, l) })
+		for k := i; k < len(calls); k += l.clients {
+			calls[k] = func(ctx context.Context, clock loadgen.Clock, due time.Duration) (time.Duration, error) {
+				failed := one(ctx, rls.NewRateLimitServiceClient(c), l)
+				now := clock.Now()
+				answers[k] = append(answers[k], answer{due, now - due, failed})
+				return now, nil
+			}
+		}
 	}
-	all.Wait()
+	done, err := loadgen.Plan{Rate: float64(l.rate), Long: l.long}.Run(context.Background(), calls)
+	if err != nil {
+		return err
+	}
 	after, err := spent(pids)
 	if err != nil {
 		return err
 	}
-	printAnswers(slices.Concat(answers...), l.rate, time.Since(begin), after-before)
+	printAnswers(slices.Concat(answers...), l.rate, done, after-before)
 	return nil
 }
 
-// one asks over connection i. With a rate, calls begin at instants that were set before,
-// whether those before are answered or not, as Envoy's do; without, one after the other.
-func one(c rls.RateLimitServiceClient, begin time.Time, i int, l load) (out []answer) {
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	call := func(at time.Duration) {
-		ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
-		defer cancel()
-		_, err := c.ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{{
-			Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "remote_address", Value: strconv.Itoa(rand.IntN(l.keys))}}}}})
-		took := time.Since(begin) - at
-		mu.Lock()
-		defer mu.Unlock()
-		out = append(out, answer{at, took, err != nil && status.Code(err) != codes.DeadlineExceeded})
-	}
-	for k := 0; ; k++ {
-		at := time.Since(begin)
-		if l.rate > 0 {
-			at = time.Duration(float64(k*l.clients+i) / float64(l.rate) * float64(time.Second))
-			time.Sleep(at - time.Since(begin))
-		}
-		switch {
-		case at >= l.long:
-			all.Wait()
-			return out
-		case l.rate > 0:
-			all.Go(func() { call(at) })
-		default:
-			call(at)
-		}
-	}
+// one asks once, and reports whether that failed otherwise than by its timeout.
+func one(ctx context.Context, c rls.RateLimitServiceClient, l load) (failed bool) {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	_, err := c.ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{{
+		Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "remote_address", Value: strconv.Itoa(rand.IntN(l.keys))}}}}})
+	return err != nil && status.Code(err) != codes.DeadlineExceeded
 }
 
 // printAnswers prints what was measured, and with a rate each second that had an answer after 20 ms,
 // which is Envoy's own timeout.
-func printAnswers(all []answer, rate int, long, cpu time.Duration) {
+func printAnswers(all []answer, rate int, done loadgen.Result, cpu time.Duration) {
 	took := make([]time.Duration, len(all))
 	late, failed, seconds := 0, 0, map[int][3]int{}
 	for i, a := range all {
@@ -170,13 +163,13 @@ func printAnswers(all []answer, rate int, long, cpu time.Duration) {
 	}
 	slices.Sort(took)
 	at := func(part float64) time.Duration { return took[int(part*float64(len(took)-1))].Round(time.Microsecond) }
-	fmt.Printf("%.0f calls/s", float64(len(all))/long.Seconds())
+	fmt.Printf("%.0f calls/s", float64(len(all))/done.Spent.Seconds())
 	if cpu > 0 {
 		fmt.Printf(", %.1f µs of the servers for a call", float64(cpu.Nanoseconds())/1000/float64(len(all)))
 	}
-	fmt.Printf("; p50 %v, p99 %v, p99.9 %v, most %v; %d of %d later than 20 ms, %d failed\n", at(0.5), at(0.99), at(0.999),
-		at(1), late, len(all), failed)
-	for second := range int(long/time.Second) + 1 {
+	fmt.Printf("; p50 %v, p99 %v, p99.9 %v, most %v; %d of %d later than 20 ms, %d failed, "+
+		"%d not sent\n", at(0.5), at(0.99), at(0.999), at(1), late, len(all), failed, done.Unsent.Count())
+	for second := range int(done.Spent/time.Second) + 1 {
 		if s := seconds[second]; rate > 0 && s[1]+s[2] > 0 {
 			fmt.Printf("  second %d: %d of %d later than 20 ms (%.2f %%), %d failed\n", second, s[1], s[0],
 				100*float64(s[1])/float64(s[0]), s[2])
@@ -184,24 +177,18 @@ func printAnswers(all []answer, rate int, long, cpu time.Duration) {
 	}
 }
 
-// spent returns the processor time of processes; one that has ended counts nothing.
+// spent returns the processor time of processes.
 func spent(pids []string) (sum time.Duration, _ error) {
-	for _, pid := range pids {
-		files, err := filepath.Glob("/proc/" + pid + "/task/*/schedstat")
+	for _, text := range pids {
+		pid, err := strconv.Atoi(text)
 		if err != nil {
 			return 0, err
 		}
-		for _, f := range files {
-			text, err := os.ReadFile(f)
-			if err != nil {
-				continue // the thread has ended
-			}
-			n, err := strconv.ParseInt(strings.Fields(string(text))[0], 10, 64)
-			if err != nil {
-				return 0, err
-			}
-			sum += time.Duration(n)
+		one, err := procstat.Of(pid)
+		if err != nil {
+			return 0, err
 		}
+		sum += one
 	}
 	return sum, nil
 }

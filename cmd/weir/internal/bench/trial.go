@@ -5,17 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"sync"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
-	"github.com/weirlimit/weir/cmd/weir/internal/procstat"
+	"github.com/weirlimit/weir/internal/loadgen"
+	"github.com/weirlimit/weir/internal/procstat"
 	"github.com/weirlimit/weir/limiter"
 )
-
-// slowest is the longest wait that a histogram distinguishes.
-const slowest = int64(time.Minute)
 
 // trial is the measurement of one mode with one shape.
 type trial struct {
@@ -38,8 +33,8 @@ type caller struct {
 	asked           int
 	hit             []uint64 // one bit for each key
 	allowed, denied uint64
-	took            *hdrhistogram.Histogram // nanoseconds
-	_               [64]byte                // keeps other callers' counts out of this cache line
+	took            loadgen.Waits
+	_               [64]byte // keeps other callers' counts out of this cache line
 }
 
 // prepare makes the callers, which start at different keys.
@@ -48,25 +43,14 @@ func (t *trial) prepare() {
 	for i := range t.work.callers {
 		t.callers = append(t.callers, &caller{
 			ask: t.target.asker(i), at: i * keys / t.work.callers,
-			hit: make([]uint64, (keys+63)/64), took: hdrhistogram.New(1, slowest, 2),
+			hit: make([]uint64, (keys+63)/64),
 		})
 	}
 }
 
 // each calls a function for every caller concurrently, and returns the first error.
 func (t *trial) each(f func(caller int) error) error {
-	errs := make([]error, t.work.callers)
-	var asking sync.WaitGroup
-	for i := range errs {
-		asking.Go(func() { errs[i] = f(i) })
-	}
-	asking.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err // the other errors are usually the same
-		}
-	}
-	return nil
+	return loadgen.Each(t.work.callers, t.work.callers, f)
 }
 
 // round makes all callers send checks for the given time.
@@ -80,11 +64,17 @@ func (t *trial) round(ctx context.Context, long time.Duration) error {
 	}
 	asked := t.asked()
 	cpu, _ := procstat.Self()
-	start := time.Now()
-	if err := t.each(func(i int) error { return t.callers[i].run(ctx, t, start, long) }); err != nil {
+	calls := make([]loadgen.Call, len(t.callers))
+	for i, c := range t.callers {
+		calls[i] = func(ctx context.Context, clock loadgen.Clock, last time.Duration) (time.Duration, error) {
+			return c.once(ctx, t, clock, last)
+		}
+	}
+	done, err := loadgen.Plan{Long: long}.Run(ctx, calls)
+	if err != nil {
 		return err
 	}
-	spent := time.Since(start)
+	spent := done.Spent
 	now, told := procstat.Self()
 	if t.target.redis != nil {
 		if after, err = t.target.redis.usage(); err != nil {
@@ -102,37 +92,31 @@ func (t *trial) round(ctx context.Context, long time.Duration) error {
 	return nil
 }
 
-// run sends checks until the round is over. It reads the clock once for each check: the
-// end of one is the beginning of the next.
-func (c *caller) run(ctx context.Context, t *trial, start time.Time, long time.Duration) error {
+// once sends a check. It reads the clock once: the end of one is the beginning of the next.
+func (c *caller) once(ctx context.Context, t *trial, clock loadgen.Clock, last time.Duration) (time.Duration, error) {
 	w := t.work
-	for last := time.Since(start); last < long; {
-		n := w.order[c.at]
-		if c.at++; c.at == len(w.order) {
-			c.at = 0
-		}
-		rule := w.request(&c.request, n)
-		v, err := c.ask(ctx, &c.request)
-		if err == nil {
-			err = t.target.check(v, rule, !isSpent(n))
-		}
-		if err != nil {
-			return fmt.Errorf("key %d: %w", n, err)
-		}
-		c.asked++
-		c.hit[n/64] |= 1 << (n % 64)
-		if v.allowed {
-			c.allowed++
-		} else {
-			c.denied++
-		}
-		now := time.Since(start)
-		if err := c.took.RecordValue(min(max(1, int64(now-last)), slowest)); err != nil {
-			return fmt.Errorf("a latency cannot be recorded: %w", err)
-		}
-		last = now
+	n := w.order[c.at]
+	if c.at++; c.at == len(w.order) {
+		c.at = 0
 	}
-	return nil
+	rule := w.request(&c.request, n)
+	v, err := c.ask(ctx, &c.request)
+	if err == nil {
+		err = t.target.check(v, rule, !isSpent(n))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("key %d: %w", n, err)
+	}
+	c.asked++
+	c.hit[n/64] |= 1 << (n % 64)
+	if v.allowed {
+		c.allowed++
+	} else {
+		c.denied++
+	}
+	now := clock.Now()
+	c.took.Add(now-last, 1)
+	return now, nil
 }
 
 func (t *trial) asked() (sum int) {
@@ -146,10 +130,10 @@ func (t *trial) asked() (sum int) {
 // of them.
 func (t *trial) conclude() (Result, error) {
 	r, keys := &t.result, len(t.work.order)
-	took := hdrhistogram.New(1, slowest, 2)
+	var took loadgen.Waits
 	hit, least := make([]uint64, (keys+63)/64), 0
 	for _, c := range t.callers {
-		took.Merge(c.took)
+		took.Merge(&c.took)
 		for i, word := range c.hit {
 			hit[i] |= word
 		}
@@ -164,14 +148,14 @@ func (t *trial) conclude() (Result, error) {
 	switch p := &r.Premises; {
 	case p.Hit < least:
 		return *r, fmt.Errorf("%d different keys were asked for, and should be %d at least", p.Hit, least)
-	case p.Allowed+p.Denied != r.Checks || uint64(took.TotalCount()) != r.Checks:
-		return *r, fmt.Errorf("%d checks were allowed, %d denied and %d timed, of %d", p.Allowed, p.Denied, took.TotalCount(),
+	case p.Allowed+p.Denied != r.Checks || took.Count() != r.Checks:
+		return *r, fmt.Errorf("%d checks were allowed, %d denied and %d timed, of %d", p.Allowed, p.Denied, took.Count(),
 			r.Checks)
 	case p.Allowed == 0 || p.Denied == 0:
 		return *r, errors.New("not both kinds of answers were seen: give a longer --duration, or more rounds")
 	}
 	r.ChecksPerSecond = float64(r.Checks) / r.Seconds
-	r.P50, r.P99 = microseconds(took.ValueAtQuantile(50)), microseconds(took.ValueAtQuantile(99))
+	r.P50, r.P99 = microseconds(took.At(0.5)), microseconds(took.At(0.99))
 	if t.toldCPU {
 		r.CPU = perCheck(t.cpu, r.Checks)
 	}
@@ -181,7 +165,7 @@ func (t *trial) conclude() (Result, error) {
 	return *r, nil
 }
 
-func microseconds(ns int64) float64 { return float64(ns) / 1000 }
+func microseconds(d time.Duration) float64 { return float64(d) / 1000 }
 
 func perCheck(d time.Duration, checks uint64) *float64 {
 	us := float64(d) / float64(time.Microsecond) / float64(checks)

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirlimit/weir/cmd/weir/internal/procstat"
 	"github.com/weirlimit/weir/internal/dialing"
+	"github.com/weirlimit/weir/internal/procstat"
 )
 
 const (

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
+	"github.com/weirlimit/weir/internal/loadgen"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -65,16 +66,16 @@ func TestStandsStill(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tr := &trial{schedule: schedule{rate: rate, long: c.Duration}, batch: int64(c.batch(m)), least: 2, keys: k,
+			tr := &trial{Plan: loadgen.Plan{Rate: rate, Long: c.Duration, Weight: uint64(c.batch(m)), Least: 2}, keys: k,
 				ledger: newLedger(k)}
 			if err := tr.open(t.Context(), &c, m); err != nil {
 				t.Fatal(err)
 			}
-			unsent, err := tr.run(t.Context(), within)
+			sent, err := tr.run(t.Context(), within)
 			close(over)
 			if err != nil {
 				t.Errorf("%s at %v: %v", m, rate, err)
-			} else if p := tr.conclude(unsent); p.Decisions.Failed+p.Unsent == 0 ||
+			} else if p := tr.conclude(sent); p.Decisions.Failed+p.Unsent == 0 ||
 				rate == 0 && (p.Checks > uint64(first) || p.Why == "" || p.Seconds >= (c.Duration+within).Seconds()) ||
 				p.Decisions.Wrong() != nil {
 				t.Errorf("%s at %v: %+v", m, rate, p)
@@ -131,9 +132,9 @@ func TestCostNotKnown(t *testing.T) {
 // Waits are reported exactly, up to the longest possible one.
 func TestLongWaits(t *testing.T) {
 	for _, d := range []time.Duration{90 * time.Second, MaxDuration + grace} {
-		h := newHistogram()
-		record(h, d, 1)
-		if got := time.Duration(h.Max()); got < d*99/100 {
+		var w loadgen.Waits
+		w.Add(d, 1)
+		if got := w.Most(); got < d*99/100 {
 			t.Errorf("a wait of %v is told as %v", d, got)
 		}
 	}

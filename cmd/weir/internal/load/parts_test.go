@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
+	"github.com/weirlimit/weir/internal/loadgen"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
@@ -84,68 +85,6 @@ func TestDrawer(t *testing.T) {
 	}
 	if n := newDrawer(&Config{Keys: 1, Dist: Zipf}, 1)(); n != 0 {
 		t.Errorf("the only key is not drawn but %d", n)
-	}
-}
-
-// Calls are due in steps, at the given rate, and none is sent twice.
-func TestPace(t *testing.T) {
-	s := schedule{rate: 2500, long: 10 * time.Millisecond}
-	due := make(chan time.Duration, 100)
-	// The start is so long ago that all steps are over, so none is waited for.
-	sent, err := s.pace(t.Context(), time.Now().Add(-time.Hour), nil, due)
-	if err != nil {
-		t.Fatal(err)
-	}
-	counts := map[time.Duration]int64{}
-	for at := range due {
-		counts[at]++
-	}
-	unsent := map[time.Duration]int64{}
-	s.unsent(0, func(at time.Duration, n int64) { unsent[at] = n })
-	total := int64(0)
-	for k := range 10 {
-		at := time.Duration(k) * step
-		if want := []int64{1, 2, 3, 2, 3, 2, 3, 2, 3, 2}[k]; unsent[at] != want || counts[at] > want {
-			t.Errorf("at %v %d are due and %d were handed out, want %d", at, unsent[at], counts[at], want)
-		}
-		total += unsent[at]
-	}
-	rest := int64(0)
-	s.unsent(sent, func(_ time.Duration, n int64) { rest += n })
-	if total != 23 || sent+rest != total {
-		t.Errorf("%d were handed out and %d not, of %d", sent, rest, total)
-	}
-	broken := errors.New("the timer broke")
-	if _, err := s.pace(t.Context(), time.Now().Add(time.Hour), func() error {
-		return broken
-	}, make(chan time.Duration)); !errors.Is(err, broken) {
-		t.Error(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := (schedule{rate: 1, long: time.Hour}).pace(ctx, time.Now(), nil, make(chan time.Duration)); !errors.Is(err,
-		context.Canceled) {
-		t.Error(err)
-	}
-}
-
-// Steps come, and end.
-func TestSteps(t *testing.T) {
-	next, stop, err := openSteps()
-	if err != nil {
-		t.Fatal(err)
-	}
-	start := time.Now()
-	for range 5 {
-		if err := next(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if took := time.Since(start); took < 4*step { // they may have waited for us, but none is early
-		t.Errorf("five steps took %v", took)
-	}
-	if err := stop(); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -350,10 +289,10 @@ func TestNodesAreToldOfNoDeadline(t *testing.T) {
 	}
 	m := new(mute)
 	w := &worker{
-		lane: m, draw: newDrawer(&c, 0), took: newHistogram(), late: newHistogram(),
+		lane: m, draw: newDrawer(&c, 0),
 		call: call{keys: k, n: make([]uint32, 1), answers: make([]answer, 1)},
 	}
-	tr := &trial{schedule: schedule{long: time.Millisecond}, batch: 1, least: 1, keys: k, ledger: newLedger(k),
+	tr := &trial{Plan: loadgen.Plan{Long: time.Millisecond, Weight: 1, Least: 1}, keys: k, ledger: newLedger(k),
 		workers: []*worker{w}}
 	if _, err := tr.run(t.Context(), time.Millisecond); err != nil {
 		t.Fatal(err)

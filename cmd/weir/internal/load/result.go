@@ -9,9 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
+	"github.com/weirlimit/weir/internal/loadgen"
 )
 
 // Report is the result of a run, in the form of its JSON.
@@ -81,9 +80,9 @@ type Waits struct {
 	Max  float64 `json:"max_us"`
 }
 
-func waitsOf(h *hdrhistogram.Histogram) Waits {
-	at := func(q float64) float64 { return float64(h.ValueAtQuantile(q)) / 1000 }
-	return Waits{at(50), at(90), at(99), at(99.9), float64(h.Max()) / 1000}
+func waitsOf(w *loadgen.Waits) Waits {
+	at := func(part float64) float64 { return float64(w.At(part)) / 1000 }
+	return Waits{at(0.5), at(0.9), at(0.99), at(0.999), float64(w.Most()) / 1000}
 }
 
 func newReport(c *Config) *Report {
@@ -95,17 +94,14 @@ func newReport(c *Config) *Report {
 }
 
 // conclude sums the results of the workers.
-func (t *trial) conclude(unsent *hdrhistogram.Histogram) Point {
+func (t *trial) conclude(sent loadgen.Result) Point {
 	p := Point{Decisions: t.ledger.conclude()}
-	took, late, last := newHistogram(), newHistogram(), t.long
-	own, away := newHistogram(), newHistogram()
+	var took, own, away loadgen.Waits
+	last := t.Long
 	for _, w := range t.workers {
-		if w.own != nil {
-			own.Merge(w.own)
-			away.Merge(w.away)
-		}
-		took.Merge(w.took)
-		late.Merge(w.late)
+		own.Merge(&w.own)
+		away.Merge(&w.away)
+		took.Merge(&w.took)
 		last = max(last, w.finished)
 		if p.Why == "" {
 			p.Why = w.why
@@ -114,14 +110,14 @@ func (t *trial) conclude(unsent *hdrhistogram.Histogram) Point {
 	d := &p.Decisions
 	p.Checks, p.Seconds = d.Allowed+d.Denied+d.ByPolicy, last.Seconds()
 	p.ChecksPerSecond = float64(p.Checks) / p.Seconds
-	if t.rate > 0 {
-		p.SentLate = new(waitsOf(late))
-		p.Unsent = uint64(unsent.TotalCount())
-		took.Merge(unsent)
+	if t.Rate > 0 {
+		p.SentLate = new(waitsOf(sent.Late))
+		p.Unsent = sent.Unsent.Count()
+		took.Merge(sent.Unsent)
 	}
-	p.Waits = waitsOf(took)
-	if own.TotalCount() > 0 && away.TotalCount() > 0 {
-		p.Owned, p.Forwarded = new(waitsOf(own)), new(waitsOf(away))
+	p.Waits = waitsOf(&took)
+	if own.Count() > 0 && away.Count() > 0 {
+		p.Owned, p.Forwarded = new(waitsOf(&own)), new(waitsOf(&away))
 	}
 	return p
 }

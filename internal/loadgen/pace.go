@@ -1,4 +1,4 @@
-package load
+package loadgen
 
 import (
 	"context"
@@ -14,40 +14,34 @@ const step = time.Millisecond
 // backlog bounds the calls that are due and wait for a client.
 const backlog = 1 << 16
 
-// schedule states when calls are due.
-type schedule struct {
-	rate float64 // calls per second; 0: no given rate
-	long time.Duration
-}
-
 // due returns how many calls are due up to and including a time after the start. The
 // first is due at the start.
-func (s schedule) due(at time.Duration) int64 {
+func (p *Plan) due(at time.Duration) int64 {
 	if at < 0 {
 		return 0
 	}
-	return int64(math.Floor(at.Seconds()*s.rate)) + 1
+	return int64(math.Floor(at.Seconds()*p.Rate)) + 1
 }
 
 // steps returns the number of steps.
-func (s schedule) steps() int64 { return int64((s.long + step - 1) / step) }
+func (p *Plan) steps() int64 { return int64((p.Long + step - 1) / step) }
 
 // pace sends the intended times of calls to a channel, as offsets from the start, until
 // all are sent, the time is over or the context ends. It returns how many it has sent.
 // next waits for the next step, and returns after it has begun.
-func (s schedule) pace(ctx context.Context, start time.Time, next func() error, to chan<- time.Duration) (sent int64,
+func (p *Plan) pace(ctx context.Context, start time.Time, next func() error, to chan<- time.Duration) (sent int64,
 	_ error) {
 	defer close(to)
-	over := time.NewTimer(time.Until(start.Add(s.long)))
+	over := time.NewTimer(time.Until(start.Add(p.Long)))
 	defer over.Stop()
-	for k := range s.steps() {
+	for k := range p.steps() {
 		at := time.Duration(k) * step
 		for time.Since(start) < at {
 			if err := next(); err != nil {
 				return sent, err
 			}
 		}
-		for due := s.due(at); sent < due; sent++ {
+		for due := p.due(at); sent < due; sent++ {
 			select {
 			case to <- at:
 			case <-over.C:
@@ -62,10 +56,10 @@ func (s schedule) pace(ctx context.Context, start time.Time, next func() error, 
 
 // unsent calls f for each step with calls that were not sent, with their number and
 // intended time.
-func (s schedule) unsent(sent int64, f func(at time.Duration, n int64)) {
-	for k := range s.steps() {
+func (p *Plan) unsent(sent int64, f func(at time.Duration, n int64)) {
+	for k := range p.steps() {
 		at := time.Duration(k) * step
-		if due := s.due(at); due > sent {
+		if due := p.due(at); due > sent {
 			f(at, due-sent)
 			sent = due
 		}
