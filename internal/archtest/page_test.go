@@ -102,6 +102,98 @@ func TestArchitectureListsPackages(t *testing.T) {
 	}
 }
 
+// TestArchitectureNamesFiles: each file and package that ARCHITECTURE.md names exists, and each name before a file in
+// brackets is declared in that file.
+func TestArchitectureNamesFiles(t *testing.T) {
+	page, err := fs.ReadFile(repository(), "ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := load(repository())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong, found := strangers(string(page), m)
+	for _, w := range wrong {
+		t.Error(w)
+	}
+	if found < 90 {
+		t.Errorf("premise: only %d files and names were found", found)
+	}
+	for text, want := range map[string]int{
+		"`internal/cluster/part.go` and `internal/cluster` and `rules`, `cluster.Core`": 0,
+		"`internal/cluster/parts.go`": 1, "`internal/clusters`": 1, "`github.com/weirlimit/weir/diskstores`": 1,
+		"`internal/cluster.Core`, `Replica.Due`, `testdata/takeover.txt`, (claim.go)": 0, "(claims.go)": 1,
+		"`takeOvers`": 1, "`testdata/takeovers.txt`": 1, "`pace` (`tick.go`)": 1, "`Replica.takeOver` (learn.go)": 1,
+		"`Replica.takeOver`\n   (claim.go)": 0,
+	} {
+		if wrong, _ := strangers(text, m); len(wrong) != want {
+			t.Errorf("%s: %q, want %d that are not there", text, wrong, want)
+		}
+	}
+}
+
+// strangers returns what a page names that is not there, and how many files and names it has.
+func strangers(page string, m *module) (wrong []string, found int) {
+	declaredIn := map[string]map[string]bool{} // name, or Type.method -> base names of files
+	for _, f := range m.files {
+		names := map[string]bool{}
+		for _, d := range f.ast.Decls {
+			declare(names, f.ast.Name.Name, d)
+		}
+		for name := range names {
+			for _, n := range []string{name, name[strings.IndexByte(name, '.')+1:]} {
+				if declaredIn[n] == nil {
+					declaredIn[n] = map[string]bool{}
+				}
+				declaredIn[n][path.Base(f.path)] = true
+			}
+		}
+	}
+	isThere := func(name string) bool {
+		if _, err := fs.Stat(repository(), path.Clean(name)); err == nil {
+			return true
+		}
+		for _, dir := range []string{"internal/cluster", "internal/cluster/replica"} { // what most of the page is about
+			if _, err := fs.Stat(repository(), path.Join(dir, name)); err == nil {
+				return true
+			}
+		}
+		return false
+	}
+	for _, n := range regexp.MustCompile("`([^`\\s]+)`").FindAllStringSubmatch(page, -1) {
+		name := strings.Replace(n[1], root+"/", "./", 1) // as it is imported
+		at, of, ok := strings.Cut(path.Base(name), ".")
+		isFile := regexp.MustCompile(`\.(go|lua|txt)$`).MatchString(name)
+		switch {
+		case ok && strings.Contains(name, "/") && !isFile: // a package and a name in it
+			if found++; !isThere(path.Join(path.Dir(name), at)) || declaredIn[of] == nil {
+				wrong = append(wrong, n[1])
+			}
+		case isFile || strings.Contains(name, "/"):
+			if found++; !isThere(name) {
+				wrong = append(wrong, n[1])
+			}
+		case regexp.MustCompile(`^[A-Za-z]*[A-Z][A-Za-z]*$`).MatchString(name):
+			if found++; declaredIn[name] == nil {
+				wrong = append(wrong, n[1])
+			}
+		}
+	}
+	for _, n := range regexp.MustCompile(`\(([a-z_]+\.go)\)`).FindAllStringSubmatch(page, -1) {
+		if found++; !isThere(n[1]) {
+			wrong = append(wrong, n[1])
+		}
+	}
+	of := regexp.MustCompile("`([A-Za-z.]+)`\\s+\\(`?(?:[a-z/]+/)?([a-z_]+\\.go)\\b")
+	for _, n := range of.FindAllStringSubmatch(page, -1) {
+		if found++; !declaredIn[n[1]][n[2]] {
+			wrong = append(wrong, n[0])
+		}
+	}
+	return wrong, found
+}
+
 // isPackage reports whether a directory of the repository has Go files.
 func isPackage(dir string) bool {
 	files, err := fs.Glob(repository(), path.Join(dir, "*.go"))
