@@ -102,6 +102,27 @@ func BenchmarkResolve(b *testing.B) {
 	}
 }
 
+// BenchmarkLongPath resolves a path of 8 KB, which no cache keeps, that contains texts of many patterns.
+func BenchmarkLongPath(b *testing.B) {
+	for _, shape := range []string{`/s%d/[0-9]+/x$`, `^/v1/.*/s%d/[0-9]+$`, `(?i)/S%d/x`, `^.*/s%d/.*/x$`} {
+		b.Run(strings.ReplaceAll(shape, "/", "|"), func(b *testing.B) {
+			patterns, path := make([]string, 1000), "/v1"
+			for i := range patterns {
+				if patterns[i] = fmt.Sprintf(shape, i); len(path) < 8000 {
+					path += fmt.Sprintf("/s%d/7", i)
+				}
+			}
+			path += "/y"
+			s, c := mustSet(b, fileOf(patterns), rules.Options{}), arith.Charge{}
+			for b.Loop() {
+				if m, err := s.Resolve(&limiter.Request{Path: path}, &c); err != nil || m.Count != 0 {
+					b.Fatal(m, err)
+				}
+			}
+		})
+	}
+}
+
 func benchResolve(b *testing.B, s *rules.Set, paths, who []string, last string) {
 	var c arith.Charge
 	for range 2 { // at the latest a path is remembered when it is seen again

@@ -8,8 +8,8 @@
 // [Set.Resolve] is the hot path. Rules are tried in order and the first match decides,
 // with the same result as running each pattern in turn. Two things keep this fast: a
 // bounded cache, without locks, of paths seen before, and for other paths an index of
-// the literal prefixes of all patterns, which leaves only a few regular expressions to
-// run.
+// the literal prefixes of all patterns. What this leaves runs as automata, of up to 64
+// patterns together, so that a long path costs nanoseconds a byte.
 //
 // The package reads no files, clocks or environment variables, and does not panic for
 // any input.

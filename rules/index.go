@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 )
@@ -10,14 +11,36 @@ import (
 // It is immutable.
 //
 // Patterns with a literal beginning are in a radix tree of their beginnings. One walk
-// along the path finds all candidates, and only those that need it run their regular
-// expression. Other patterns, and rules without a pattern, are tried for every path.
+// along the path finds all candidates, and only those that need it ask more than that.
+// Other patterns, and rules without a pattern, are tried for every path. Patterns that
+// have to look at all of a path do so together, in groups.
 type index struct {
 	nodes    []treeNode // nodes[0] is the root
 	anywhere []uint16   // rules to try for every path, in order
 	patterns []*pattern // by rule; nil for none
 	not      []*pattern // by rule: what paths must not match; nil for none
 	final    []bool     // by rule: no rule after it can matter, whatever the request
+	groups   []group
+	grouped  []spot // by rule
+}
+
+// group is patterns of rules that are matched in one pass.
+type group struct {
+	auto *automaton
+	all  uint64 // its patterns, as bits
+}
+
+const (
+	// minTogether is how many patterns are worth a pass. Of fewer, most are ruled out sooner by the text that they need.
+	minTogether = 8
+	// maxFailed is how many attempts may fail, since each takes milliseconds of the loading of a file.
+	maxFailed = 64
+)
+
+// spot is where a rule's pattern is: bit is 0 if it is in no group.
+type spot struct {
+	group uint16
+	bit   uint64
 }
 
 // treeNode is a node of the radix tree. Its children are consecutive in the array,
@@ -55,7 +78,40 @@ func newIndex(rules []rule) index {
 	})
 	x.nodes = append(x.nodes, treeNode{})
 	x.build(0, slices.Compact(all), 0)
+	x.gather()
 	return x
+}
+
+// gather forms the groups: as many patterns as one automaton can have.
+func (x *index) gather() {
+	x.grouped = make([]spot, len(x.patterns))
+	var rules []uint16
+	for i, p := range x.patterns {
+		if p != nil && (p.re != nil || p.loose == looseContains) && !looksAround(p.tree) {
+			rules = append(rules, uint16(i))
+		}
+	}
+	for n, failed := maxTogether, 0; len(rules) >= minTogether && failed < maxFailed; {
+		n = min(n, len(rules))
+		trees := make([]*syntax.Regexp, n)
+		for bit, i := range rules[:n] {
+			trees[bit] = x.patterns[i].tree
+		}
+		auto := newAutomaton(trees)
+		if auto == nil {
+			if failed++; n/2 >= minTogether {
+				n /= 2
+			} else {
+				rules = rules[n:]
+			}
+			continue
+		}
+		for bit, i := range rules[:n] {
+			x.grouped[i] = spot{uint16(len(x.groups)), 1 << bit}
+		}
+		x.groups = append(x.groups, group{auto, 1<<n - 1})
+		rules, n = rules[n:], min(2*n, maxTogether)
+	}
 }
 
 // indexed is one beginning of one rule.
@@ -151,20 +207,25 @@ func (x *index) candidates(path string, out []candidate) []candidate {
 // after which no other can matter.
 func (x *index) match(path string, out []uint16) []uint16 {
 	var buf [64]candidate
+	var few [32]pass
+	passes := few[:]
+	if len(x.groups) > len(few) {
+		passes = make([]pass, len(x.groups))
+	}
 	found, anywhere := x.candidates(path, buf[:0]), x.anywhere
 	for len(found) > 0 || len(anywhere) > 0 {
 		var rule uint16
 		var matches bool
 		if len(anywhere) == 0 || len(found) > 0 && uint16(found[0]>>1) < anywhere[0] {
 			rule = uint16(found[0] >> 1)
-			matches = found[0]&1 == 0 || x.patterns[rule].regexpMatches(path)
+			matches = found[0]&1 == 0 || x.runs(rule, path, passes)
 			for len(found) > 0 && uint16(found[0]>>1) == rule {
 				found = found[1:] // the same rule by another beginning
 			}
 		} else {
 			rule, anywhere = anywhere[0], anywhere[1:]
 			p := x.patterns[rule]
-			matches = p == nil || p.anywhere(path)
+			matches = p == nil || p.loose == looseAll || x.runs(rule, path, passes)
 		}
 		if !matches || x.not[rule] != nil && x.not[rule].matches(path) {
 			continue
@@ -175,4 +236,27 @@ func (x *index) match(path string, out []uint16) []uint16 {
 		}
 	}
 	return out
+}
+
+// pass is what a group found in a path.
+type pass struct {
+	done bool
+	hits uint64
+}
+
+// runs reports whether the pattern of a rule matches a path, by what its group found.
+func (x *index) runs(rule uint16, path string, passes []pass) bool {
+	at := x.grouped[rule]
+	if at.bit == 0 {
+		if p := x.patterns[rule]; p.loose != notLoose {
+			return p.anywhere(path)
+		}
+		return x.patterns[rule].regexpMatches(path)
+	}
+	pass := &passes[at.group]
+	if !pass.done {
+		g := &x.groups[at.group]
+		pass.done, pass.hits = true, g.auto.run(path, g.all)
+	}
+	return pass.hits&at.bit != 0
 }

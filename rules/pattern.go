@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -27,6 +28,10 @@ type pattern struct {
 	need string
 	// re decides if the other fields do not; nil if they always do.
 	re *regexp.Regexp
+	// auto does the same in less time, once it is made; nil if it would be too large.
+	auto func() *automaton
+	// tree is the pattern without what cannot matter.
+	tree *syntax.Regexp
 	// paths is an upper bound of the number of matching paths, at most endless. folds
 	// reports that letters match in upper and lower case.
 	paths int
@@ -82,9 +87,15 @@ func (p *pattern) anywhere(path string) bool {
 	return p.regexpMatches(path)
 }
 
-// regexpMatches runs the regular expression, unless need is absent.
+// regexpMatches runs the regular expression, or what stands for it, unless need is absent.
 func (p *pattern) regexpMatches(path string) bool {
-	return (p.need == "" || strings.Contains(path, p.need)) && p.re.MatchString(path)
+	if p.need != "" && !strings.Contains(path, p.need) {
+		return false
+	}
+	if auto := p.auto(); auto != nil {
+		return auto.run(path, 1) != 0
+	}
+	return p.re.MatchString(path)
 }
 
 // matches reports whether a text matches. For the paths of many patterns at a time, see
@@ -130,8 +141,10 @@ func newPattern(text string) (p *pattern, size int, err error) {
 	}
 	p = &pattern{text: text, size: size}
 	p.paths, p.folds = paths(tree)
-	if p.prefilter(trimHead(trimTail(strip(tree.Simplify())))) {
+	p.tree = trimHead(trimTail(strip(tree.Simplify())))
+	if p.prefilter(p.tree) {
 		p.re, err = regexp.Compile(text)
+		p.auto = sync.OnceValue(func() *automaton { return newAutomaton([]*syntax.Regexp{p.tree}) })
 	}
 	return p, size, err
 }
