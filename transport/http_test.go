@@ -149,6 +149,7 @@ func TestBadRequestsOverHTTP(t *testing.T) {
 		{"POST", "/v1/check", "application/json", `{"usr":"ada"}`, 400, `unknown field "usr"; did you mean "user"?`},
 		{"POST", "/v1/check", "application/json", `{"User":"ada"}`, 400, `did you mean "user"?`},
 		{"POST", "/v1/check", "application/json", `{"user":"ada","user":"bob"}`, 400, `field "user" is given twice`},
+		{"POST", "/v1/check", "application/json", `{"attributes":{"p":"a","p":"b"}}`, 400, `field "p" is given twice`},
 		{"POST", "/v1/check", "application/json", `{"user":7}`, 400, "user is 7; it must be a string"},
 		{"POST", "/v1/check", "application/json", `{"cost":"7"}`, 400, `cost is "7"; it must be a whole number`},
 		{"POST", "/v1/check", "application/json", `{"cost":1.5}`, 400, "cost is 1.5; it must be a whole number"},
@@ -194,6 +195,28 @@ func TestBadRequestsOverHTTP(t *testing.T) {
 	}
 	s.stillCounts(t, "ada", 3)
 	s.stillCounts(t, "", 3)
+}
+
+// TestCompressedBody: a body in another coding is refused as such, before it is read.
+func TestCompressedBody(t *testing.T) {
+	s := newServer(t, fixed, nil)
+	for coding, want := range map[string]int{"gzip": 415, "identity": 200} {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/v1/check",
+			strings.NewReader(`{"user":"ada"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Header.Set("Content-Type", "application/json")
+		q.Header.Set("Content-Encoding", coding)
+		out, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Body.Close()
+		if out.StatusCode != want {
+			t.Errorf("%s: status %d, want %d", coding, out.StatusCode, want)
+		}
+	}
 }
 
 // TestBatchOverHTTP: each check has an answer or a problem in its place.

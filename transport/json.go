@@ -19,6 +19,15 @@ func decode(name string, raw json.RawMessage, to any, wanted string) error {
 	return nil
 }
 
+// decodeByName reads a JSON object of values by name, and refuses one that has a name twice: another reader of
+// the same body may take the other value.
+func decodeByName(name string, raw json.RawMessage, to any, wanted string) error {
+	if err := decode(name, raw, to, wanted); err != nil || raw[0] != '{' {
+		return err
+	}
+	return eachField(raw, func(string, json.RawMessage) error { return nil })
+}
+
 // hasMore reports whether an object has more than most fields, or an array more than
 // most elements, before it is decoded. For any other value, and for invalid JSON, it
 // reports false.

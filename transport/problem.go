@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
@@ -134,7 +136,9 @@ func readBody(w http.ResponseWriter, r *http.Request, h *listen.Hold) ([]byte, e
 	if r.URL.RawQuery != "" {
 		return nil, invalid("parameters in the address of a %s are not read: put them into the body", r.Method)
 	}
-	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	coding := cmp.Or(r.Header.Get("Content-Encoding"), "identity")
+	if err != nil || media != "application/json" || !strings.EqualFold(coding, "identity") {
 		return nil, errMediaType
 	}
 	body, err := readAll(http.MaxBytesReader(w, r.Body, MaxBodyBytes), h)

@@ -136,7 +136,7 @@ func (s *service) resetFields() []field {
 			if hasMore(raw, MaxAttributes) {
 				return moreThan("request", "attributes", MaxAttributes)
 			}
-			return decode("attributes", raw, &q.request.Attributes, "an object of strings")
+			return decodeByName("attributes", raw, &q.request.Attributes, "an object of strings")
 		}},
 		{"limits", func(q *question, raw json.RawMessage) error {
 			return parseLimits(&q.request, raw, s.front.Allows(ActionLimits))

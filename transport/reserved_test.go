@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +41,24 @@ func (d *reserving) Settle(_ context.Context, r limiter.Request, actual int64,
 func (d *reserving) Extend(_ context.Context, r limiter.Request) (limiter.Amended, error) {
 	d.asked = &r
 	return limiter.Amended{}, nil
+}
+
+// What was used of an attribute is a number that is said once: a null would be 0, which gives all back.
+func TestActualOfAttributes(t *testing.T) {
+	s := newService(Options{Decider: new(reserving), AllowRefunds: true})
+	for actual, want := range map[string]string{
+		`{"tokens":null}`:         `actual of "tokens" is null`,
+		`{"tokens":8,"tokens":7}`: `field "tokens" is given twice`,
+		`{"tokens":8,"cents":0}`:  "",
+	} {
+		q, err := parseQuestion([]byte(`{"id":"1","actual":`+actual+`}`), s.settleFields())
+		if err != nil && want == "" || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", actual, err, want)
+		}
+		if want == "" && (q.amend.named["tokens"] != 8 || len(q.amend.named) != 2) {
+			t.Errorf("%s: %v", actual, q.amend.named)
+		}
+	}
 }
 
 // FuzzReservationJSON: whatever body comes to settle, cancel or extend a reservation, it is refused

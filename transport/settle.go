@@ -31,7 +31,7 @@ func (s *service) settleFields() []field {
 				return moreThan("settlement", "attributes", MaxAttributes)
 			}
 			if len(raw) > 0 && raw[0] == '{' {
-				return decode("actual", raw, &q.amend.named, "whole numbers of units by attribute")
+				return decodeNamed(raw, &q.amend.named)
 			}
 			return decode("actual", raw, &q.amend.actual, "a whole number of units, or an object with one for each attribute")
 		}},
@@ -45,6 +45,23 @@ func (s *service) settleFields() []field {
 			}
 			return nil
 		}})
+}
+
+// decodeNamed reads what was used of each attribute. A null is no number: as 0 it would give all back.
+func decodeNamed(raw json.RawMessage, to *map[string]int64) error {
+	const wanted = "whole numbers of units by attribute"
+	var named map[string]*int64
+	if err := decodeByName("actual", raw, &named, wanted); err != nil {
+		return err
+	}
+	*to = make(map[string]int64, len(named))
+	for attribute, n := range named {
+		if n == nil {
+			return invalid("actual of %s is null; it must be %s", frontend.Quote(attribute), wanted)
+		}
+		(*to)[attribute] = *n
+	}
+	return nil
 }
 
 // extendFields returns the fields of an extension.

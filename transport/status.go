@@ -52,7 +52,7 @@ func undecided() metadata.MD { return metadata.Pairs(weirv1.TrailerUndecided, "1
 
 // Errors about the form of an HTTP request, which have a status of their own.
 var (
-	errMediaType = errors.New("the body must be JSON, with the header Content-Type: application/json")
+	errMediaType = errors.New("the body must be JSON, not compressed, with the header Content-Type: application/json")
 	errBodySize  = errors.New("the body is larger than 1 MiB: send smaller batches")
 )
 
