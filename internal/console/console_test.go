@@ -46,6 +46,7 @@ type desk struct {
 	asks   func(ctx context.Context) ([]console.Answered, error)
 	told   [][]byte
 	heard  []overrides.Entry
+	ended  []overrides.Entry
 	url    string
 	client *http.Client
 	audit  audit
@@ -87,6 +88,7 @@ func open(t *testing.T, access transport.Access, secure bool) *desk {
 		Totals: func() metrics.Totals { return metrics.Totals{} },
 		Tell:   func(news []byte, _ ...string) { d.told = append(d.told, news) },
 		Heard:  func(e *overrides.Entry) { d.heard = append(d.heard, *e) },
+		Ended:  func(e *overrides.Entry) { d.ended = append(d.ended, *e) },
 		Ask: func(ctx context.Context, q []byte) ([]console.Answered, error) {
 			if d.asks != nil {
 				return d.asks(ctx)

@@ -1,6 +1,10 @@
 package console
 
-import "time"
+import (
+	"time"
+
+	"github.com/weirlimit/weir"
+)
 
 // Watchers returns how many watch a page.
 func (c *Console) Watchers() int {
@@ -13,3 +17,6 @@ func (c *Console) Watchers() int {
 func (c *Console) SignIn(name, token string, now time.Time) string {
 	return c.sessions.add(name, token, now)
 }
+
+// Void sees members as a turn of Run does.
+func (c *Console) Void(members ...weir.Member) { c.void(members) }

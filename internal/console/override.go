@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/overrides"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/rules"
@@ -22,8 +23,8 @@ type news struct {
 	Digest  *uint64        `json:"digest,omitempty"`
 }
 
-// perNote is how many entries one note has. The longest entry takes some 12 KB, so they fit into a note.
-const perNote = 30
+// perNote is how many entries one note has. The longest entry takes some 18 KB, so they fit into a note.
+const perNote = 20
 
 // tell tells members of overrides, all members if none is named.
 func (c *Console) tell(list []overrides.Entry, members ...string) {
@@ -148,6 +149,29 @@ func (c *Console) endOverrides() {
 			c.config.Ended(&ended[i])
 		}
 	}
+}
+
+// void ends overrides that members set, or told on, who are expelled now.
+func (c *Console) void(members []weir.Member) {
+	out := map[string]bool{}
+	for i := range members {
+		if members[i].State == "expelled" {
+			out[members[i].Name] = true
+		}
+	}
+	ended, again := c.config.Overrides.Expelled(out, c.config.Now())
+	if len(ended)+len(again) == 0 {
+		return
+	}
+	c.apply()
+	for i := range ended {
+		c.config.Log.Warn("override ended: a member that set it, or told of it, is expelled", "rule", ended[i].Rule,
+			"was", ended[i].What(), "told_by", ended[i].ToldBy, "over", ended[i].Path)
+		if c.config.Ended != nil {
+			c.config.Ended(&ended[i])
+		}
+	}
+	c.tell(again)
 }
 
 // Wanted is an override as an operator asks for it.

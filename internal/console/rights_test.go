@@ -41,6 +41,38 @@ func TestMembersVouchForOverrides(t *testing.T) {
 	}
 }
 
+// TestExpelledMembersOverrideNothing: what a member has set ends when it is expelled, with a line of the audit, and what
+// it has ended here is in force again and told to the others.
+func TestExpelledMembersOverrideNothing(t *testing.T) {
+	d := open(t, nil, false)
+	got := d.ask(t, http.MethodPost, "/v1/overrides/set", `{"rule":"api","user":"eve","deny":true,"why":"x"}`, "Content-Type",
+		"application/json")
+	if got.status != http.StatusOK {
+		t.Fatal(got.body)
+	}
+	now := time.Now().UTC().Add(time.Second)
+	for i, is := range []string{`"user":"eve","removed":true`, `"user":"mallory"`} {
+		d.Told("n7", fmt.Appendf(nil, `{"kind":"overrides","entries":[{"rule":"api",%s,"why":"x","set":%q,"until":%q,`+
+			`"number":%d}]}`, is, now.Format(time.RFC3339), now.Add(time.Hour).Format(time.RFC3339), now.UnixMicro()+int64(i)))
+	}
+	allowed := func(user string) bool {
+		out, err := d.node.Check(t.Context(), weir.Request{Path: "/api/x", User: user})
+		return err == nil && out.Allowed && !out.Overridden
+	}
+	if !allowed("eve") || allowed("mallory") {
+		t.Error("what another member tells is not in force")
+	}
+	told := len(d.told)
+	d.Void(weir.Member{Name: "n1", State: "active"}, weir.Member{Name: "n7", State: "active"})
+	if len(d.told) != told || allowed("mallory") {
+		t.Error("what a member in good standing told has ended")
+	}
+	d.Void(weir.Member{Name: "n7", State: "expelled"})
+	if allowed("eve") || !allowed("mallory") || len(d.told) != told+1 || len(d.ended) != 1 || d.ended[0].User != "mallory" {
+		t.Errorf("told %d, ended %+v, in force %+v", len(d.told)-told, d.ended, d.book.All())
+	}
+}
+
 // TestAddressesAreNoUsers: an override of an address is not one of a user with that name, and none is of both.
 func TestAddressesAreNoUsers(t *testing.T) {
 	d := open(t, nil, false)

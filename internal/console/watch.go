@@ -45,6 +45,7 @@ func (c *Console) Run(ctx context.Context) {
 		c.rules.look(c)
 		members := c.outlook.members()
 		c.events.look(members, c.config.Now())
+		c.void(members)
 		c.sends.look(members, time.Now())
 		if i/sampled%digestEvery == 0 {
 			c.tellDigest()

@@ -28,12 +28,15 @@ const (
 	// DefaultFor and MaxFor are how long an override lasts.
 	DefaultFor = 24 * time.Hour
 	MaxFor     = 90 * 24 * time.Hour
-	// MaxKept is the most bytes of a kept book: no entry takes more than some 12 KB, as characters may be escaped.
-	MaxKept = 32 << 20
+	// MaxKept is the most bytes of a kept book: no entry takes more than some 18 KB, as characters may be escaped.
+	MaxKept = 40 << 20
 
 	maxUser = 1024 // bytes of the name of a user, or of a member
 	maxWhy  = 256
 	leeway  = 10 * time.Minute // of the clocks of other members
+
+	maxPath      = 8 // members on the way to here
+	maxPathBytes = 1040
 )
 
 // Entry is a decision about one user and one rule, as members tell each other and keep it.
@@ -60,6 +63,8 @@ type Entry struct {
 	// ToldBy is the member from which this one has it, and that vouches for By and Member; empty: it was set here, or
 	// was kept. It is this member's own note.
 	ToldBy string `json:"told_by,omitempty"`
+	// Path are the members over which ToldBy has it, one in a line. It is void once one of them, or ToldBy, is expelled.
+	Path string `json:"path,omitempty"`
 }
 
 // What says what it does.
@@ -119,7 +124,7 @@ func (e *Entry) before(o *Entry) bool {
 		return c < 0
 	}
 	x, y := *e, *o
-	x.ToldBy, y.ToldBy = "", ""
+	x.ToldBy, y.ToldBy, x.Path, y.Path = "", "", "", ""
 	a, _ := json.Marshal(x)
 	b, _ := json.Marshal(y)
 	return string(a) < string(b)
@@ -135,6 +140,7 @@ func (e *Entry) Problem(now time.Time) string {
 		{"rule", e.Rule, limiter.MaxNameBytes, true}, {"user", e.User, maxUser, false}, {"address", e.IP, 64, false},
 		{"tenant", e.Tenant, limiter.MaxTenantBytes, false}, {"reason", e.Why, maxWhy, true}, {"limit", e.Limit, 64, false},
 		{"name of who set it", e.By, maxWhy, false}, {"member", e.Member, maxUser, false},
+		{"path", e.Path, maxPathBytes, false},
 	} {
 		switch {
 		case x.needed && x.text == "":
@@ -177,6 +183,49 @@ func (e *Entry) Problem(now time.Time) string {
 type Book struct {
 	mu sync.Mutex
 	of map[key]Entry
+	// said are decisions that were made here, also where others came after them. They are not kept on disk.
+	said map[key]Entry
+	out  map[string]bool // the members that are expelled
+}
+
+// void reports whether a member that is expelled set an entry or told it on.
+func (b *Book) void(e *Entry) bool {
+	if len(b.out) == 0 || e.ToldBy == "" {
+		return false
+	}
+	return b.out[e.ToldBy] || slices.ContainsFunc(strings.Split(e.Path, "\n"), func(name string) bool { return b.out[name] })
+}
+
+// Expelled says which members are expelled: what they set, or told on, is void, and what it replaced of the decisions
+// that were made here is in force again. It returns the overrides that ended, and those to be told to the others.
+func (b *Book) Expelled(names map[string]bool, now time.Time) (ended, again []Entry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	more := false
+	for name := range names {
+		more = more || !b.out[name]
+	}
+	if b.out = names; !more {
+		return nil, nil
+	}
+	for k, e := range b.of {
+		if b.void(&e) {
+			delete(b.of, k)
+			if e.inForce(now) {
+				ended = append(ended, e)
+			}
+		}
+	}
+	for k, e := range b.said {
+		if _, known := b.of[k]; !known && e.Until.After(now) {
+			b.of[k] = e
+			again = append(again, e)
+		}
+	}
+	ended = append(ended, b.trim(now)...)
+	slices.SortFunc(ended, byKey)
+	slices.SortFunc(again, byKey)
+	return ended, again
 }
 
 // Put makes a decision at a member, and returns it with its number, for the others. The error wraps
@@ -186,6 +235,7 @@ func (b *Book) Put(e Entry, now time.Time) (_ Entry, lost []Entry, _ error) {
 	defer b.mu.Unlock()
 	have, known := b.of[e.key()]
 	e.Set, e.Number, e.Until, e.ToldBy = now.UTC(), max(uint64(max(0, now.UnixMicro())), have.Number+1), e.Until.UTC(), ""
+	e.Path = ""
 	if p := e.Problem(now); p != "" {
 		return e, nil, fmt.Errorf("%w: the override cannot be set: %s", limiter.ErrInvalid, p)
 	}
@@ -198,7 +248,7 @@ func (b *Book) Put(e Entry, now time.Time) (_ Entry, lost []Entry, _ error) {
 				limiter.ErrNoRoom, all, own)
 		}
 	}
-	b.put(e)
+	b.say(e)
 	return e, b.trim(now), nil
 }
 
@@ -212,8 +262,9 @@ func (b *Book) Remove(e Entry, now time.Time) (Entry, bool) {
 		return have, false
 	}
 	have.Removed, have.By, have.Member, have.ToldBy = true, e.By, e.Member, ""
+	have.Path = ""
 	have.Number = max(uint64(max(0, now.UnixMicro())), have.Number+1)
-	b.put(have)
+	b.say(have)
 	b.trim(now)
 	return have, true
 }
@@ -230,6 +281,23 @@ func (b *Book) active(tenant string, now time.Time) (all, own, tenants int) {
 		}
 	}
 	return all, of[tenant], len(of)
+}
+
+// say puts a decision that is made here.
+func (b *Book) say(e Entry) {
+	b.put(e)
+	if b.said == nil {
+		b.said = map[key]Entry{}
+	}
+	if b.said[e.key()] = e; len(b.said) > 2*MaxActive {
+		oldest := e
+		for _, o := range b.said {
+			if o.Number < oldest.Number {
+				oldest = o
+			}
+		}
+		delete(b.said, oldest.key())
+	}
 }
 
 func (b *Book) put(e Entry) {
@@ -294,18 +362,35 @@ func shareOf(counts []int) int {
 // Merge takes what another member says, and returns what was news, and what of the others was in force and has no room
 // any more. What cannot be is ignored.
 func (b *Book) Merge(from string, list []Entry, now time.Time) (news, lost []Entry) {
+	told := make([]Entry, 0, len(list))
+	for _, e := range list {
+		e.Path, e.ToldBy = strings.Trim(e.Path+"\n"+e.ToldBy, "\n"), from
+		if strings.Count(e.Path, "\n") < maxPath {
+			told = append(told, e)
+		}
+	}
+	return b.take(told, now)
+}
+
+// take takes entries that say from whom they are.
+func (b *Book) take(list []Entry, now time.Time) (news, lost []Entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	fresh := map[key]bool{}
 	for _, e := range list {
-		if e.Problem(now) != "" || !e.Until.After(now) {
+		if e.Problem(now) != "" || !e.Until.After(now) || b.void(&e) {
 			continue
 		}
-		e.Set, e.Until, e.ToldBy = e.Set.UTC(), e.Until.UTC(), from
+		e.Set, e.Until = e.Set.UTC(), e.Until.UTC()
 		if have, known := b.of[e.key()]; known && !have.before(&e) {
+			if !e.before(&have) && have.ToldBy != "" && len(e.Path) < len(have.Path) {
+				b.put(e) // it is the same, and came over fewer
+			}
 			continue
 		}
-		b.put(e)
+		if b.put(e); e.ToldBy == "" { // it was kept
+			b.say(e)
+		}
 		fresh[e.key()] = true
 		if len(b.of) > 2*MaxActive+MaxActive/2 {
 			lost = append(lost, b.trim(now)...)
@@ -335,6 +420,7 @@ func (b *Book) Ended(now time.Time) (ended []Entry) {
 			ended = append(ended, e)
 		}
 	}
+	maps.DeleteFunc(b.said, func(_ key, e Entry) bool { return !e.Until.After(now) })
 	return ended
 }
 
@@ -383,19 +469,12 @@ func (b *Book) Restore(text []byte, now time.Time) (left int, err error) {
 	if err := json.Unmarshal(text, &list); err != nil {
 		return 0, fmt.Errorf("the overrides that were kept cannot be read: %w", err)
 	}
-	told := make(map[string][]Entry)
-	for i := range list {
-		e := &list[i]
-		if e.Problem(now) != "" || len(e.ToldBy) > maxUser || !e.Until.After(now) {
-			left++
-			continue
-		}
-		told[e.ToldBy] = append(told[e.ToldBy], *e)
-	}
-	for _, from := range slices.Sorted(maps.Keys(told)) {
-		b.Merge(from, told[from], now)
-	}
-	return left, nil
+	had := len(list)
+	list = slices.DeleteFunc(list, func(e Entry) bool {
+		return e.Problem(now) != "" || len(e.ToldBy) > maxUser || !e.Until.After(now)
+	})
+	b.take(list, now)
+	return had - len(list), nil
 }
 
 // List is a list of entries of which someone else says how long it is: one of more than a book has is an error, before

@@ -253,6 +253,61 @@ func TestWhoToldVouches(t *testing.T) {
 	}
 }
 
+// What an expelled member set, or told on, is void at each member; what it replaced of others' decisions is in force again
+// where these were made, and goes to the others from there.
+func TestWhatExpelledMembersSaidIsVoid(t *testing.T) {
+	var a, b Book
+	after := began.Add(time.Second)
+	later := func(user string, n uint64) Entry {
+		return entry(user, func(e *Entry) { e.Deny, e.Number, e.Member = false, uint64(after.UnixMicro())+n, "a" })
+	}
+	own := must(t, &a, entry("eve"), began) // denied
+	kept, err := json.Marshal(&a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a2 Book
+	if _, err := a2.Restore(kept, began); err != nil {
+		t.Fatal(err)
+	}
+	other := must(t, &a, entry("bob"), began)
+	b.Merge("a", []Entry{own}, began)
+	told := other
+	told.ToldBy = "a"
+	b.Merge("h", []Entry{told}, began)
+	b.Merge("a", []Entry{other}, began) // it came over h first
+	lies := []Entry{later("eve", 1), later("mallory", 2)}
+	a.Merge("h", lies, after)
+	a2.Merge("h", lies, after)
+	b.Merge("a", a.All(), after)
+	if e := b.Active(after); len(e) != 3 || e[1].Deny || e[1].Path != "h" || e[1].ToldBy != "a" {
+		t.Fatalf("in force are %+v", e)
+	}
+	out := map[string]bool{"h": true}
+	for name, book := range map[string]*Book{"a": &a, "a, which kept it": &a2, "b": &b} {
+		ended, again := book.Expelled(out, after)
+		if len(ended) != 2 || ended[1].User != "mallory" || (len(again) == 1 && again[0] == own) != (book != &b) {
+			t.Errorf("%s: ended are %+v, again are %+v", name, ended, again)
+		}
+		for _, from := range []string{"h", "c"} {
+			list := slices.Clone(lies)
+			list[1].ToldBy = "h"
+			if news, _ := book.Merge(from, list[1:], after); len(news) != 0 {
+				t.Errorf("%s: of an expelled member is heard %+v from %s", name, news, from)
+			}
+		}
+		if ended, again := book.Expelled(out, after); len(ended)+len(again) != 0 {
+			t.Errorf("%s: again ended are %+v, again are %+v", name, ended, again)
+		}
+	}
+	b.Merge("a", a.All(), after)
+	for name, book := range map[string]*Book{"a": &a, "b": &b} {
+		if e := book.Active(after); len(e) != 2 || !e[0].Deny || !e[1].Deny || book.Digest() != a.Digest() {
+			t.Errorf("%s: in force are %+v", name, e)
+		}
+	}
+}
+
 func TestBookIsKept(t *testing.T) {
 	var b, c Book
 	must(t, &b, entry("ada"), began)
