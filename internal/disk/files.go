@@ -2,6 +2,7 @@ package disk
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 )
@@ -58,6 +59,10 @@ func (d *directory) Create(name string) (File, error) {
 }
 
 func (d *directory) Open(name string) (File, error) {
+	// To open a named pipe waits for somebody who writes into it.
+	if info, err := d.root.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("it is not a file (%s)", info.Mode().Type())
+	}
 	f, err := d.root.Open(name)
 	if err != nil {
 		return nil, err

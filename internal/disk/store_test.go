@@ -375,6 +375,17 @@ func TestARealDirectory(t *testing.T) {
 	if i, err := os.Stat(dir); err != nil || i.Mode().Perm() != 0o700 {
 		t.Errorf("the directory has mode %v, %v", i.Mode(), err)
 	}
+	other := filepath.Join(dir, "0000000000000009.seg") // a named pipe would be opened for ever
+	if err := os.Mkdir(other, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := disk.Open(disk.Config{Dir: dir, Identity: own}); err == nil ||
+		!strings.Contains(err.Error(), "not a file") {
+		t.Errorf("a directory among the segments: %v", err)
+	}
+	if err := os.Remove(other); err != nil {
+		t.Fatal(err)
+	}
 	again, err := disk.Open(disk.Config{Dir: dir, Identity: own})
 	if err != nil {
 		t.Fatal(err)

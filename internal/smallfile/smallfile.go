@@ -31,7 +31,7 @@ func Read(kind, name string, most int) ([]byte, error) {
 	return data, err
 }
 
-// Writable returns a warning if everyone on the machine may write a file that says what a program
+// Writable returns a warning if everyone on the machine may write a file, or directory, that says what a program
 // does; "" if not, or if the file cannot be looked at.
 func Writable(kind, name string) (warning string) {
 	info, err := os.Stat(name)
@@ -42,8 +42,7 @@ func Writable(kind, name string) (warning string) {
 		return ""
 	}
 	return fmt.Sprintf("%s %s can be written by every user of this machine (mode %04o), who so decides what it says: "+
-		"chmod 644 it",
-		kind, name, info.Mode().Perm())
+		"chmod o-w it", kind, name, info.Mode().Perm())
 }
 
 // ReadSecret reads a file that only the program's user should read or write. It is an

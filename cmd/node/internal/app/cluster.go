@@ -18,6 +18,7 @@ import (
 	"github.com/weirlimit/weir/diskstore"
 	"github.com/weirlimit/weir/internal/built"
 	"github.com/weirlimit/weir/internal/certs"
+	"github.com/weirlimit/weir/internal/smallfile"
 )
 
 // clusterOptions are the flags for membership in a cluster.
@@ -171,6 +172,9 @@ func (o *clusterOptions) config(log *slog.Logger, wanted bool) (*cluster.Config,
 	}
 	if o.dataDir != "" {
 		c.Store = diskstore.Dir{Path: o.dataDir, Discard: o.discardData}
+		if w := smallfile.Writable("data directory", o.dataDir); w != "" {
+			log.Warn(w)
+		}
 	}
 	if c.Name == "" {
 		host, err := os.Hostname()

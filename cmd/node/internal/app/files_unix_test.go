@@ -3,6 +3,7 @@
 package app
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,6 +79,44 @@ func TestModesOfFilesWithSecrets(t *testing.T) {
 		readable[len(readable)-3] = named(0o440)
 		if _, _, said := run(t, nil, free(readable...)...); strings.Contains(said, "by every user") {
 			t.Errorf("%s of a group: %s", flag, said)
+		}
+	}
+}
+
+// Files that say what the node decides, and that every user of the machine may write, are warned of: the rules, their
+// files of numbers, Envoy's descriptors, and the data directory. Each of these nodes ends as it has read them.
+func TestModesOfFilesThatDecide(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"rules.yaml": "version: 1\nrules:\n  - {name: a, key: [user], limits: [{limit: {from: \"attr:plan\", of: {file: " +
+			"plans.yaml}, else: 5}, window: 1m, colour: red}]}\n",
+		"plans.yaml": "free: 5\n", "envoy/edge.yaml": "domain: [",
+	} {
+		name = filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "data"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ file, flags string }{
+		{"rules.yaml", "--rules DIR/rules.yaml"}, {"plans.yaml", "--rules DIR/rules.yaml"},
+		{"envoy/edge.yaml", "--envoy-addr 127.0.0.1:0 --envoy-config DIR/envoy"},
+		{"data", "--name a --data-dir DIR/data --rules DIR/none"},
+	} {
+		for mode, want := range map[os.FileMode]bool{0o700: false, 0o702: true, 0o700 | 0o074: false} {
+			name := filepath.Join(dir, c.file)
+			if err := os.Chmod(name, mode); err != nil {
+				t.Fatal(err)
+			}
+			status, _, said := run(t, nil, free(strings.Fields(strings.ReplaceAll(c.flags, "DIR", dir))...)...)
+			if status != ExitFailed || strings.Contains(said, name+" can be written by every user") != want {
+				t.Errorf("%s with mode %04o: %d, %s", c.file, mode, status, said)
+			}
+			if err := os.Chmod(name, 0o700); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

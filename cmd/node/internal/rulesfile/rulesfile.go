@@ -17,19 +17,33 @@ import (
 
 // Read reads a rules file, of at most [smallfile.MaxRules] bytes, with the files of numbers that it
 // names: see [rules.Expand].
-func Read(name string) ([]byte, error) {
-	data, err := smallfile.Read("rules file", name, smallfile.MaxRules)
+func Read(name string) ([]byte, error) { return read(name, func(string, string) {}) }
+
+// read tells look of each file.
+func read(name string, look func(kind, name string)) ([]byte, error) {
+	part := func(kind, name string) ([]byte, error) {
+		look(kind, name)
+		return smallfile.Read(kind, name, smallfile.MaxRules)
+	}
+	data, err := part("rules file", name)
 	if err != nil {
 		return nil, err
 	}
 	return rules.Expand(data, func(numbers string) ([]byte, error) {
-		return smallfile.Read("file of numbers", filepath.Join(filepath.Dir(name), filepath.FromSlash(numbers)),
-			smallfile.MaxRules)
+		return part("file of numbers", filepath.Join(filepath.Dir(name), filepath.FromSlash(numbers)))
 	})
 }
 
-// Warning says that everyone on the machine may write a rules file; "" if not.
-func Warning(name string) string { return smallfile.Writable("rules file", name) }
+// Warnings returns one for a rules file, and for each file of numbers that it names, if everyone on the machine may
+// write it.
+func Warnings(name string) (out []string) {
+	_, _ = read(name, func(kind, name string) { // Read says what cannot be read
+		if w := smallfile.Writable(kind, name); w != "" {
+			out = append(out, w)
+		}
+	})
+	return out
+}
 
 // Config is what to follow.
 type Config struct {

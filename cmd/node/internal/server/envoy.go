@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"path/filepath"
 	"time"
 
 	"github.com/weirlimit/weir/internal/certs"
@@ -13,6 +14,7 @@ import (
 	"github.com/weirlimit/weir/internal/envoy/config"
 	"github.com/weirlimit/weir/internal/envoy/files"
 	"github.com/weirlimit/weir/internal/envoy/xds"
+	"github.com/weirlimit/weir/internal/smallfile"
 	"github.com/weirlimit/weir/metrics"
 	"github.com/weirlimit/weir/transport"
 )
@@ -98,6 +100,11 @@ func (s *Server) openEnvoy() (err error) {
 		found, err := files.Read(c.Dir, c.IgnoreDotFiles)
 		if err != nil {
 			return err
+		}
+		for _, f := range found {
+			if w := smallfile.Writable("file of descriptors", filepath.Join(c.Dir, filepath.FromSlash(f.Name))); w != "" {
+				s.config.Log.Warn(w)
+			}
 		}
 		parsed, err := config.Parse(found, c.Files)
 		if err != nil {

@@ -193,7 +193,7 @@ func (s *Server) readRules() (err error) {
 	if c.Rules, err = rulesfile.Read(c.RulesFile); err != nil {
 		return err
 	}
-	if w := rulesfile.Warning(c.RulesFile); w != "" {
+	for _, w := range rulesfile.Warnings(c.RulesFile) {
 		c.Log.Warn(w)
 	}
 	_, err = rules.Parse(c.RulesFile, c.Rules, rules.Options{Strict: c.StrictRules})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -279,6 +280,17 @@ func TestValidateWarnsOfTheMode(t *testing.T) {
 	}
 	got := person{}.run(t, "validate", good)
 	if got.status != 0 || !strings.Contains(got.err, "can be written by every user of this machine (mode 0666)") {
+		t.Errorf("%+v", got)
+	}
+	numbers := filepath.Join(filepath.Dir(good), "plans.yaml")
+	const named = "version: 1\nrules:\n  - {name: a, key: [user], limits: " +
+		"[{limit: {by: \"attr:plan\", of: {file: plans.yaml}, else: 5}, window: 1m}]}\n"
+	if err := errors.Join(os.Chmod(good, 0o600), os.WriteFile(good, []byte(named), 0o600),
+		os.WriteFile(numbers, []byte("free: 5\n"), 0o600), os.Chmod(numbers, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	got = person{}.run(t, "validate", good)
+	if got.status != 0 || !strings.Contains(got.err, "plans.yaml can be written by every user of this machine") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -23,6 +23,8 @@ type rulesFile struct {
 	name string
 	data []byte
 	set  *rules.Set
+
+	writable []string // warnings of files that everyone may write
 }
 
 // bare removes the operation and the path from a file's error, since the message names
@@ -83,6 +85,12 @@ func (a *app) loadRules(names []string) ([]rulesFile, error) {
 
 func (a *app) loadRulesFile(name string) (rulesFile, error) {
 	f := rulesFile{name: name}
+	look := func(kind, name string) {
+		if w := smallfile.Writable(kind, name); w != "" {
+			f.writable = append(f.writable, w)
+		}
+	}
+	look("rules file", name)
 	var err error
 	if f.data, err = a.readRules(name); err != nil {
 		return f, err
@@ -92,7 +100,9 @@ func (a *app) loadRulesFile(name string) (rulesFile, error) {
 		if name == accesslog.Stdin {
 			dir = "."
 		}
-		return smallfile.Read("file of numbers", filepath.Join(dir, filepath.FromSlash(numbers)), smallfile.MaxRules)
+		numbers = filepath.Join(dir, filepath.FromSlash(numbers))
+		look("file of numbers", numbers)
+		return smallfile.Read("file of numbers", numbers, smallfile.MaxRules)
 	})
 	if err != nil {
 		return f, err

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
-	"github.com/weirlimit/weir/internal/smallfile"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/rules"
 )
@@ -57,7 +56,7 @@ func (a *app) validate(names []string, strict bool) error {
 	files, failed := a.loadRules(names)
 	var out bytes.Buffer
 	for _, f := range files {
-		if w := smallfile.Writable("rules file", f.name); w != "" {
+		for _, w := range f.writable {
 			a.say("%s\n", term.Clean("warning: "+w))
 		}
 		if strict && f.set.Doubtful() {
