@@ -11,6 +11,7 @@ import (
 )
 
 // Override is what an operator has decided about one user, or one address, and one rule, in place of the rule's limits.
+// A limit counts all that the user, or the address, asks of the rule in one counter, whatever the rule's keys are.
 // It concerns requests of the tenant that the rule matches, and that have the user, or the address. Where there are
 // both, that of the user counts. A user is every spelling that a key of the rule counts together, so that nobody leaves
 // an override by writing his name otherwise; one of the very spelling comes first. Quotas on which the rule draws, and
@@ -67,6 +68,35 @@ type override struct {
 	Override
 	rule *limiter.Rule // that counts; nil: none does
 	fold folding       // by which the rule counts spellings of the user together
+	key  key           // of its counter
+	hash [2]arith.Hash // of its counter, under each secret
+}
+
+// request returns what the key of the counter is of.
+func (x *override) request() *limiter.Request {
+	return &limiter.Request{Tenant: x.Tenant, User: x.User, IP: x.IP}
+}
+
+// count makes what counts for an override with a limit: one counter of the user, or of the address. It is named as the
+// rule's own is, if the rule has a key of the user or of the address alone.
+func (x *override) count(plain *Set, i int) {
+	own := plain.rules[i].limiter
+	x.rule = &limiter.Rule{Name: OverridePrefix + x.Rule, Limits: []*limiter.Limit{x.Limit},
+		OnUnreachable: own.OnUnreachable, Replication: own.Replication}
+	sets := []*Set{plain}
+	if plain.second != nil {
+		sets = []*Set{plain.first, plain.second}
+	}
+	subject := part{kind: partIP}
+	if x.User != "" {
+		subject = part{kind: partUser, fold: x.fold}
+	}
+	for n, s := range sets {
+		keys := s.rules[i].keys
+		at := max(0, slices.IndexFunc(keys, func(k key) bool { return len(k.parts) == 1 && k.parts[0] == subject }))
+		x.key = key{parts: []part{subject}, k0: keys[at].k0, k1: keys[at].k1}
+		x.hash[n], _ = x.key.hash(x.request())
+	}
 }
 
 // spellings returns by what any key of the rule counts spellings of users together.
@@ -109,9 +139,8 @@ func (s *Set) With(list []Override) *Set {
 			continue
 		}
 		y := override{Override: x, fold: plain.rules[i].spellings()}
-		if own := plain.rules[i].limiter; x.Limit != nil && !x.Deny {
-			y.rule = &limiter.Rule{Name: OverridePrefix + x.Rule, Limits: []*limiter.Limit{x.Limit},
-				OnUnreachable: own.OnUnreachable, Replication: own.Replication}
+		if x.Limit != nil && !x.Deny && len(plain.rules[i].keys) > 0 {
+			y.count(plain, i)
 		}
 		o.rules[tenantRule{x.Tenant, x.Rule}] = true
 		if x.User != "" {
@@ -256,20 +285,22 @@ func (o *overrides) resolve(r *limiter.Request, c *arith.Charge) (Match, error) 
 		m.Outcome |= Overridden
 	}
 	if !m.Outcome.Has(Denied) {
-		m.replace(&a, c)
+		m.replace(&a, c, o.plain.second != nil)
 	}
 	return m, nil
 }
 
 // replace puts limits of overrides in place of the counters of their rules.
-func (m *Match) replace(a *about, c *arith.Charge) {
+func (m *Match) replace(a *about, c *arith.Charge, doubled bool) {
 	var keys [limiter.MaxKeys]arith.Key
 	n, changed := 0, false
-	var first [limiter.MaxKeys]*override
-	var index [limiter.MaxKeys]uint8
-	overs := 0
+	var counted [2][limiter.MaxKeys]*override
+	var overs [2]int
 	for i := range c.Len() {
-		k := *c.Key(i)
+		k, of := *c.Key(i), 0
+		if doubled && i >= c.Len()/2 {
+			of = 1
+		}
 		x := a.rule(k.Rule.Name)
 		if x == nil {
 			keys[n] = k
@@ -280,15 +311,12 @@ func (m *Match) replace(a *about, c *arith.Charge) {
 		if x.rule == nil {
 			continue
 		}
-		at := slices.Index(first[:overs], x)
-		if at < 0 {
-			at = overs
-			first[at], index[at] = x, k.Index
-			overs++
-		} else if index[at] != k.Index {
-			continue // one key counts for all of the rule's
+		if slices.Contains(counted[of][:overs[of]], x) {
+			continue // one counter for all of the rule's
 		}
-		k.Rule = x.rule
+		counted[of][overs[of]] = x
+		overs[of]++
+		k.Rule, k.Hash, k.Index = x.rule, x.hash[of], 0
 		keys[n] = k
 		n++
 	}
@@ -393,11 +421,12 @@ func (s *Set) CheckOverride(x Override) error {
 	return nil
 }
 
-// ruleOf returns the name of the rule whose keys a rule has: of one that counts for an override, the rule that it
-// overrides.
-func (o *overrides) ruleOf(name string) string {
-	if o == nil {
-		return name
+// ofCounter returns the override of which a rule counts a request, nil if it counts for none.
+func (o *overrides) ofCounter(r *limiter.Request, rule string) *override {
+	name, is := strings.CutPrefix(rule, OverridePrefix)
+	if o == nil || !is {
+		return nil
 	}
-	return strings.TrimPrefix(name, OverridePrefix)
+	a := o.about(r)
+	return a.rule(name)
 }

@@ -1,6 +1,9 @@
 package rules
 
 import (
+	"fmt"
+	"maps"
+	"strings"
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
@@ -280,5 +283,59 @@ rules:
 	if s.Charged(&limiter.Request{Path: "/login", User: "mallory"}) == nil ||
 		s.Charged(&limiter.Request{Path: "/exact", User: "nobody"}) != nil {
 		t.Error("settlements of the reservations of another spelling are decided otherwise")
+	}
+}
+
+// An override with a limit counts its user, or its address, in one counter, by whatever the rule counts: neither
+// another address, another path nor another user of the address has the limit anew. No two share one.
+func TestAnOverrideCountsItsUserInOneCounter(t *testing.T) {
+	limit, err := OverrideLimit("1/minute")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, keys := range []string{"keys: [[ip], [user]]", "keys: [[user], [ip]]", "key: [ip, user]", "key: [path, user]",
+		"key: [rule]", "key: [user]", "key: [ip]", "key: ['attr:plan']", "keys: [[ip], [{user: {fold: case}}]]",
+		"keys: [[user], [path, {user: {trim: true}}]]"} {
+		for _, second := range []string{"", "another secret"} {
+			s, err := Parse("rules", []byte("version: 1\nrules: [{name: r, "+keys+", limits: [5/minute]}]\n"),
+				Options{Secret: []byte("a secret"), Second: []byte(second)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			counters := func(of Override, asked ...limiter.Request) map[string]bool {
+				with, found := s.With([]Override{of}), map[string]bool{}
+				for _, r := range asked {
+					var c arith.Charge
+					if _, err := with.Resolve(&r, &c); err != nil {
+						t.Fatalf("%s: %v", keys, err)
+					}
+					text := ""
+					for i := range c.Len() {
+						k := c.Key(i)
+						text += fmt.Sprintf("%s %v %s\n", k.Rule.Name, k.Hash, with.AppendKeyName(nil, &r, k, nil))
+					}
+					if n := strings.Count(text, OverridePrefix+"r"); n != c.Len() || n != 1+min(1, len(second)) {
+						t.Errorf("%s: %d of %d counters are the override's", keys, n, c.Len())
+					}
+					found[text] = true
+				}
+				return found
+			}
+			ask := func(path, user, ip string) limiter.Request {
+				return limiter.Request{Path: path, User: user, IP: ip, Attributes: map[string]string{"plan": path}}
+			}
+			ada := counters(Override{Rule: "r", User: "ada", Limit: limit}, ask("/a", "ada", "192.0.2.1"),
+				ask("/b", "ada", "192.0.2.1"), ask("/a", "ada", "192.0.2.2"))
+			bob := counters(Override{Rule: "r", User: "bob", Limit: limit}, ask("/a", "bob", "192.0.2.1"))
+			address := counters(Override{Rule: "r", IP: "2001:db8::/64", Limit: limit}, ask("/a", "ada", "2001:db8::1"),
+				ask("/b", "bob", "2001:db8::2"), ask("/b", "bob", "2001:db8::3/128"))
+			if len(ada) != 1 || len(bob) != 1 || len(address) != 1 {
+				t.Errorf("%s: ada has %v, an address %v; want one each", keys, ada, address)
+			}
+			maps.Copy(ada, bob)
+			if maps.Copy(ada, address); len(ada) != 3 {
+				t.Errorf("%s: counters are shared: %v", keys, ada)
+			}
+		}
 	}
 }

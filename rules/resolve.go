@@ -387,8 +387,10 @@ func (n *counters) nothingToCount() error {
 func (s *Set) AppendKeyName(dst []byte, r *limiter.Request, k *arith.Key, l *limiter.Limit) []byte {
 	from, rule := &s.own, limiter.RequestRule
 	if k.Rule != nil {
-		rule = s.overrides.ruleOf(k.Rule.Name)
-		if n := s.counters(rule); n != nil && int(k.Index) < len(n.keys) {
+		rule = k.Rule.Name
+		if x := s.overrides.ofCounter(r, rule); x != nil {
+			from, r = &x.key, x.request()
+		} else if n := s.counters(rule); n != nil && int(k.Index) < len(n.keys) {
 			from = &n.keys[k.Index]
 		} else if rule == limiter.RequestRule && len(r.LimitKeys) > 0 {
 			from = s.ownKey(r, int(k.Index))
