@@ -62,10 +62,10 @@ func recovery(l *limiter.Limit) limiter.Tick {
 	return min((limiter.Tick(l.C.Full)+per-1)/per*limiter.Span(l.Window()), century)
 }
 
-// amend settles or extends the hold of the charge's ID, which must not be nil, as
-// [table.Table.Amend] does. On Redis Cluster each key is settled or extended by itself, after all
-// of them were asked whether they can be. An error states that Redis did not answer, or not for all
-// keys. The same settlement can be made again then: it changes nothing where it was made.
+// amend settles or extends the hold of the charge's ID, which must not be nil, as [table.Table.Amend] does. On Redis
+// Cluster each key is settled or extended by itself, after all of them were asked whether they can be; there a denied
+// extension of several is not counted as rejected. An error states that Redis did not answer, or not for all keys.
+// The same settlement can be made again then: it changes nothing where it was made.
 func (s *Store) amend(ctx context.Context, now arith.Instant, c *arith.Charge, a limiter.Amend,
 	name arith.KeyNamer) (limiter.Amended, error) {
 	if s.closed.Load() {
@@ -79,7 +79,8 @@ func (s *Store) amend(ctx context.Context, now arith.Instant, c *arith.Charge, a
 	}
 	if len(parts) > 1 || a.Lacks {
 		out, err := do(ctx, a, true)
-		if err != nil || out.State != limiter.AmendDone && out.State != limiter.AmendCharged {
+		counts := len(parts) == 1 && out.State == limiter.AmendDenied // as rejected, which what is tried does not
+		if err != nil || out.State != limiter.AmendDone && out.State != limiter.AmendCharged && !counts {
 			return out, err
 		}
 	}
@@ -303,8 +304,7 @@ func (m *amending) raised(all []part, p *part, rest *arith.Charge, out *limiter.
 	return all
 }
 
-// Modes of an amendment. Any other mode is the end that an extension gave to the holds, in µs: it is
-// taken back.
+// Modes of an amendment. Any other mode is the end that an extension gave to the holds, in µs: it is taken back.
 const (
 	amendSettle = 0
 	amendTry    = 1 // says what a settlement would do

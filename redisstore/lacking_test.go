@@ -40,3 +40,36 @@ rules:
 		}
 	}
 }
+
+// An extension that is denied is a check that is denied, and charged as one, also by a request that lacks something by
+// which it might be counted otherwise.
+func TestADeniedExtensionIsCounted(t *testing.T) {
+	srv := startServer(t)
+	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
+	const file = `version: 1
+rules:
+  - {name: r, key: [user], continue: true, limits: [{limit: 10, window: 1d, algorithm: fixed_window, count_rejected: all},
+      {limit: 5, window: 1h, algorithm: fixed_window, block: 1m}]}
+  - {name: plans, match: {attributes: {plan: }}, key: ["attr:plan"], limits: [100/day]}
+`
+	for in, backend := range map[string]weir.Backend{"memory": nil,
+		"redis": openStore(t, redisstore.Config{Addrs: []string{srv.addr()}})} {
+		n, err := weir.Open(t.Context(), weir.Config{Rules: []byte(file), Backend: backend,
+			Now: func() time.Time { return now }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := weir.Request{User: "ada", ID: "x", Hold: time.Hour, Cost: weir.Units(4)}
+		if d, err := n.Check(t.Context(), r); err != nil || !d.Allowed {
+			t.Fatalf("%s: %+v, %v", in, d, err)
+		}
+		r.Cost = weir.Units(6)
+		if a, err := n.Extend(t.Context(), r); err != nil || a.State != weir.AmendDenied {
+			t.Errorf("%s: the extension is %v, %v", in, a.State, err)
+		}
+		d, err := n.Peek(t.Context(), weir.Request{User: "ada"})
+		if err != nil || d.Limit(0).Remaining != 4 || !d.Limit(1).Blocked {
+			t.Errorf("%s: %d left, blocked %v, %v; want 4, and blocked", in, d.Limit(0).Remaining, d.Limit(1).Blocked, err)
+		}
+	}
+}

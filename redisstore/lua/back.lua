@@ -62,9 +62,6 @@ refund[3] = function(s, at, n, _, known)
     return -- it may have forgotten the charge, and would give back another one
   end
   at = at - at % s.p[7]
-  if s.p[1] == 4 and at > s.cur then
-    at = s.cur
-  end
   local i = first(s, function(t) return t >= at end)
   if i == s.n then
     return
