@@ -18,5 +18,5 @@ func (c *Console) SignIn(name, token string, now time.Time) string {
 	return c.sessions.add(name, token, now)
 }
 
-// Void sees members as a turn of Run does.
-func (c *Console) Void(members ...weir.Member) { c.void(members) }
+// EndOverrides sees members as a turn of Run does.
+func (c *Console) EndOverrides(members ...weir.Member) { c.endOverrides(members) }

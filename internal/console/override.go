@@ -136,39 +136,31 @@ func (c *Console) apply() {
 	}
 }
 
-// endOverrides ends those whose time is over.
-func (c *Console) endOverrides() {
-	ended := c.config.Overrides.Ended(c.config.Now())
-	if len(ended) == 0 {
-		return
-	}
-	c.apply()
-	for i := range ended {
-		c.config.Log.Info("override ended", "rule", ended[i].Rule, "was", ended[i].What(), "why", ended[i].Why)
-		if c.config.Ended != nil {
-			c.config.Ended(&ended[i])
-		}
-	}
-}
-
-// void ends overrides that members set, or told on, who are expelled now.
-func (c *Console) void(members []weir.Member) {
+// endOverrides ends those whose time is over, and those that members set, or told on, who are expelled.
+func (c *Console) endOverrides(members []weir.Member) {
 	out := map[string]bool{}
 	for i := range members {
 		if members[i].State == "expelled" {
 			out[members[i].Name] = true
 		}
 	}
-	ended, again := c.config.Overrides.Expelled(out, c.config.Now())
-	if len(ended)+len(again) == 0 {
+	now := c.config.Now()
+	void, again := c.config.Overrides.Expelled(out, now)
+	ended := c.config.Overrides.Ended(now)
+	if len(void)+len(again)+len(ended) == 0 {
 		return
 	}
 	c.apply()
+	for i := range void {
+		c.config.Log.Warn("override ended: a member that set it, or told of it, is expelled", "rule", void[i].Rule,
+			"was", void[i].What(), "told_by", void[i].ToldBy, "over", void[i].Path)
+	}
 	for i := range ended {
-		c.config.Log.Warn("override ended: a member that set it, or told of it, is expelled", "rule", ended[i].Rule,
-			"was", ended[i].What(), "told_by", ended[i].ToldBy, "over", ended[i].Path)
+		c.config.Log.Info("override ended", "rule", ended[i].Rule, "was", ended[i].What(), "why", ended[i].Why)
+	}
+	for _, e := range append(void, ended...) {
 		if c.config.Ended != nil {
-			c.config.Ended(&ended[i])
+			c.config.Ended(&e)
 		}
 	}
 	c.tell(again)

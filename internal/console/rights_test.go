@@ -41,12 +41,12 @@ func TestMembersVouchForOverrides(t *testing.T) {
 	}
 }
 
-// TestExpelledMembersOverrideNothing: what a member has set ends when it is expelled, with a line of the audit, and what
+// TestExpelledMembersOverrideNothing: what a member has set ends when it is expelled, and the audit is told; what
 // it has ended here is in force again and told to the others.
 func TestExpelledMembersOverrideNothing(t *testing.T) {
 	d := open(t, nil, false)
-	got := d.ask(t, http.MethodPost, "/v1/overrides/set", `{"rule":"api","user":"eve","deny":true,"why":"x"}`, "Content-Type",
-		"application/json")
+	got := d.ask(t, http.MethodPost, "/v1/overrides/set", `{"rule":"api","user":"eve","deny":true,"why":"x"}`,
+		"Content-Type", "application/json")
 	if got.status != http.StatusOK {
 		t.Fatal(got.body)
 	}
@@ -63,12 +63,13 @@ func TestExpelledMembersOverrideNothing(t *testing.T) {
 		t.Error("what another member tells is not in force")
 	}
 	told := len(d.told)
-	d.Void(weir.Member{Name: "n1", State: "active"}, weir.Member{Name: "n7", State: "active"})
+	d.EndOverrides(weir.Member{Name: "n1", State: "active"}, weir.Member{Name: "n7", State: "active"})
 	if len(d.told) != told || allowed("mallory") {
 		t.Error("what a member in good standing told has ended")
 	}
-	d.Void(weir.Member{Name: "n7", State: "expelled"})
-	if allowed("eve") || !allowed("mallory") || len(d.told) != told+1 || len(d.ended) != 1 || d.ended[0].User != "mallory" {
+	d.EndOverrides(weir.Member{Name: "n7", State: "expelled"})
+	if allowed("eve") || !allowed("mallory") || len(d.told) != told+1 || len(d.ended) != 1 ||
+		d.ended[0].User != "mallory" {
 		t.Errorf("told %d, ended %+v, in force %+v", len(d.told)-told, d.ended, d.book.All())
 	}
 }

@@ -35,7 +35,7 @@ func (c *Console) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		c.endOverrides()
+		c.endOverrides(c.outlook.members())
 		if i%sampled != 0 {
 			continue
 		}
@@ -45,7 +45,6 @@ func (c *Console) Run(ctx context.Context) {
 		c.rules.look(c)
 		members := c.outlook.members()
 		c.events.look(members, c.config.Now())
-		c.void(members)
 		c.sends.look(members, time.Now())
 		if i/sampled%digestEvery == 0 {
 			c.tellDigest()

@@ -188,54 +188,14 @@ type Book struct {
 	out  map[string]bool // the members that are expelled
 }
 
-// void reports whether a member that is expelled set an entry or told it on.
-func (b *Book) void(e *Entry) bool {
-	if len(b.out) == 0 || e.ToldBy == "" {
-		return false
-	}
-	return b.out[e.ToldBy] || slices.ContainsFunc(strings.Split(e.Path, "\n"), func(name string) bool { return b.out[name] })
-}
-
-// Expelled says which members are expelled: what they set, or told on, is void, and what it replaced of the decisions
-// that were made here is in force again. It returns the overrides that ended, and those to be told to the others.
-func (b *Book) Expelled(names map[string]bool, now time.Time) (ended, again []Entry) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	more := false
-	for name := range names {
-		more = more || !b.out[name]
-	}
-	if b.out = names; !more {
-		return nil, nil
-	}
-	for k, e := range b.of {
-		if b.void(&e) {
-			delete(b.of, k)
-			if e.inForce(now) {
-				ended = append(ended, e)
-			}
-		}
-	}
-	for k, e := range b.said {
-		if _, known := b.of[k]; !known && e.Until.After(now) {
-			b.of[k] = e
-			again = append(again, e)
-		}
-	}
-	ended = append(ended, b.trim(now)...)
-	slices.SortFunc(ended, byKey)
-	slices.SortFunc(again, byKey)
-	return ended, again
-}
-
 // Put makes a decision at a member, and returns it with its number, for the others. The error wraps
 // [limiter.ErrInvalid], or [limiter.ErrNoRoom] if too many are in force and its tenant has its share.
 func (b *Book) Put(e Entry, now time.Time) (_ Entry, lost []Entry, _ error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	have, known := b.of[e.key()]
-	e.Set, e.Number, e.Until, e.ToldBy = now.UTC(), max(uint64(max(0, now.UnixMicro())), have.Number+1), e.Until.UTC(), ""
-	e.Path = ""
+	e.Set, e.Number, e.Until = now.UTC(), max(uint64(max(0, now.UnixMicro())), have.Number+1), e.Until.UTC()
+	e.ToldBy, e.Path = "", ""
 	if p := e.Problem(now); p != "" {
 		return e, nil, fmt.Errorf("%w: the override cannot be set: %s", limiter.ErrInvalid, p)
 	}
@@ -261,8 +221,7 @@ func (b *Book) Remove(e Entry, now time.Time) (Entry, bool) {
 	if !known || !have.inForce(now) {
 		return have, false
 	}
-	have.Removed, have.By, have.Member, have.ToldBy = true, e.By, e.Member, ""
-	have.Path = ""
+	have.Removed, have.By, have.Member, have.ToldBy, have.Path = true, e.By, e.Member, "", ""
 	have.Number = max(uint64(max(0, now.UnixMicro())), have.Number+1)
 	b.say(have)
 	b.trim(now)
@@ -281,23 +240,6 @@ func (b *Book) active(tenant string, now time.Time) (all, own, tenants int) {
 		}
 	}
 	return all, of[tenant], len(of)
-}
-
-// say puts a decision that is made here.
-func (b *Book) say(e Entry) {
-	b.put(e)
-	if b.said == nil {
-		b.said = map[key]Entry{}
-	}
-	if b.said[e.key()] = e; len(b.said) > 2*MaxActive {
-		oldest := e
-		for _, o := range b.said {
-			if o.Number < oldest.Number {
-				oldest = o
-			}
-		}
-		delete(b.said, oldest.key())
-	}
 }
 
 func (b *Book) put(e Entry) {

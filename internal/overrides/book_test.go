@@ -253,8 +253,8 @@ func TestWhoToldVouches(t *testing.T) {
 	}
 }
 
-// What an expelled member set, or told on, is void at each member; what it replaced of others' decisions is in force again
-// where these were made, and goes to the others from there.
+// What an expelled member set, or told on, is void at each member; what it replaced of others' decisions is in force
+// again where these were made, and goes to the others from there.
 func TestWhatExpelledMembersSaidIsVoid(t *testing.T) {
 	var a, b Book
 	after := began.Add(time.Second)
