@@ -367,7 +367,7 @@ func (t *Table) extend(now limiter.Tick, c *arith.Charge, keys *[limiter.MaxKeys
 		var d limiter.Decision
 		result := t.decide(now, &rest, &d, final)
 		if result == decided {
-			t.holdTimes(now, &rest, &d)
+			t.holdTimes(now, &rest, &d, nil)
 		}
 		if result != decided || !d.Allowed {
 			if t.endsBy(now+limiter.Span(d.RetryAfter), c, &rest) {

@@ -79,8 +79,9 @@ func (b ledger) countAllSlots() {
 }
 
 // holdTimes corrects the times that a decision has for the limits of keys with holds: units come back when
-// these end, to limits on concurrency then only. What is lent may come back, too.
-func (t *Table) holdTimes(now limiter.Tick, c *arith.Charge, d *limiter.Decision) {
+// these end, to limits on concurrency then only. What is lent may come back, too. An explanation gives the counters that
+// it has looked at, some of which are copies.
+func (t *Table) holdTimes(now limiter.Tick, c *arith.Charge, d *limiter.Decision, looked []counter) {
 	changed := false
 	for i := range d.Len() {
 		out := d.Limit(i)
@@ -103,11 +104,16 @@ func (t *Table) holdTimes(now limiter.Tick, c *arith.Charge, d *limiter.Decision
 			changed = b.slotTimes(now, of, out) || changed
 			continue
 		}
-		seen := out.Limit
-		if have := t.registry.limit(of.limit); !have.Equal(seen) {
+		seen, words, holds, held := out.Limit, t.words(of), b.s.state, b.words()
+		if have := t.registry.limit(of.limit); !have.Equal(seen) && looked == nil {
 			seen = arith.Seen(seen, have)
+		} else if looked != nil {
+			if holds, held = b.followed(of, seen, have, now); holds.A == 0 {
+				continue
+			}
+			of, seen, words = looked[i].slot(), looked[i].seen, looked[i].words
 		}
-		until := of.state.RetryAt(seen, t.words(of), now, p.clock, max(out.Cost, 1), &b.s.state, b.words())
+		until := of.state.RetryAt(seen, words, now, p.clock, max(out.Cost, 1), &holds, held)
 		out.RetryAfter = (loans{b}.comeBack(out, now, until) - now).Duration()
 		changed = true
 	}

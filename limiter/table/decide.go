@@ -162,7 +162,7 @@ func (t *Table) attempt(now limiter.Tick, c *arith.Charge, d *limiter.Decision, 
 		}
 		result := t.decide(now, c, d, final)
 		if p.due != never && result == decided {
-			t.holdTimes(now, c, d)
+			t.holdTimes(now, c, d, nil)
 		}
 		if p.void != nil {
 			t.epoch(now, c, d)
@@ -178,7 +178,7 @@ func (t *Table) attempt(now limiter.Tick, c *arith.Charge, d *limiter.Decision, 
 func (t *Table) attemptSeveral(now limiter.Tick, c *arith.Charge, d *limiter.Decision, final bool) (result outcome) {
 	t.locked(now, c, func() {
 		if result = t.decide(now, c, d, final); result == decided {
-			t.holdTimes(now, c, d)
+			t.holdTimes(now, c, d, nil)
 			t.epoch(now, c, d)
 		}
 	})

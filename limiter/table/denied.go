@@ -23,7 +23,7 @@ func (t *Table) DecideDenied(now limiter.Tick, c *arith.Charge, d *limiter.Decis
 		if t.decide(now, c, d, true) != decided {
 			err = ErrTooManyLimits
 		} else {
-			t.holdTimes(now, c, d)
+			t.holdTimes(now, c, d, nil)
 		}
 		t.keepHold(c, id.ID, kept)
 	})

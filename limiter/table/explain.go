@@ -96,7 +96,7 @@ func (t *Table) explain(now limiter.Tick, c *arith.Charge, d *limiter.Decision,
 		out = append(out, x)
 	}
 	arith.Conclude(d)
-	t.holdTimes(now, c, d)
+	t.holdTimes(now, c, d, counters)
 	if c.ID != nil {
 		t.explainID(now, c, d, out)
 	}
@@ -147,6 +147,27 @@ func adoptedWords(l, old *limiter.Limit, s *arith.State, words []uint64, now lim
 	}
 	s.Overdraw(l, nil, now, charge)
 	return nil
+}
+
+// followed returns the holds of a key as they are once a counter of the key has become one of l; none if nothing of
+// them comes back to it then.
+func (b ledger) followed(s *slot, l, old *limiter.Limit, now limiter.Tick) (holds arith.State, words []uint64) {
+	holds, words = b.s.state, b.words()
+	if id := arith.CountsID(l); id != arith.CountsID(old) {
+		counter := s.state
+		words = slices.Clone(words)
+		holds.EachHold(words, func(h arith.Hold) (arith.Hold, bool) {
+			if h.Limit == id && !h.Lent {
+				h.Detach()
+			}
+			return h, true
+		})
+		counter.Roll(old, slices.Clone(b.p.table.words(s)), now)
+		if !arith.Follow(l, old, &counter, &holds, words, now) {
+			return arith.State{}, nil
+		}
+	}
+	return holds, words
 }
 
 // explainedHolds bounds the holds that an explanation lists.

@@ -32,7 +32,7 @@ func sameAnswer(t *testing.T, what string, got, want *limiter.Decision) {
 
 // A table that explains at every step decides like one that never does, even if the
 // explanations are for other limits than those that count: no counter is converted. The
-// explanations agree with peeks.
+// explanations agree with peeks, also of keys with reservations.
 func TestExplainChangesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long; make wire runs it")
@@ -75,10 +75,17 @@ func TestExplainChangesNothing(t *testing.T) {
 			if yes := strings.HasSuffix(x[0].Arithmetic, ": yes"); yes != explained.Limit(0).Allowed || x[0].Now != at {
 				t.Fatalf("%v is explained as %q, at %d", explained.Limit(0), x[0].Arithmetic, x[0].Now)
 			}
-			if err := asked.Decide(at, charge(cost, k), &got); err != nil {
+			made := func() *arith.Charge {
+				c := charge(cost, k)
+				if trial%2 == 1 {
+					c.ID = &arith.Idempotency{ID: uint64(step + 1), Life: time.Second, Hold: time.Duration(cost) * 2 * time.Second}
+				}
+				return c
+			}
+			if err := asked.Decide(at, made(), &got); err != nil {
 				t.Fatal(err)
 			}
-			if err := quiet.Decide(at, charge(cost, k), &want); err != nil {
+			if err := quiet.Decide(at, made(), &want); err != nil {
 				t.Fatal(err)
 			}
 			if t.Failed() {
