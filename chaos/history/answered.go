@@ -5,7 +5,8 @@ import "fmt"
 // Answered returns where policies answered more checks of a key than the run
 // allows: it takes only so many to find out that a node is gone or a link broken,
 // and who else answers. What the machine made slow is not held against the nodes. Of
-// checks of several keys nothing is said: another key may be at the broken place.
+// checks of several keys nothing is said: another key may be at the broken place. Those of a key that is lent come in
+// batches, each of which waits for one answer and counts once.
 func (h *History) Answered() []error {
 	if h.Allows.ByPolicy == 0 {
 		return nil
@@ -17,7 +18,11 @@ func (h *History) Answered() []error {
 		for key, ops := range c.byKey(r.Name) {
 			by := 0
 			for j := range ops {
-				if o := &ops[j]; o.ByPolicy() && !c.stalled(o.Call, o.Return) {
+				o := &ops[j]
+				if again := j > 0 && r.Lent && ops[j-1].ByPolicy() && ops[j-1].Node == o.Node && ops[j-1].Call == o.Call; again {
+					continue
+				}
+				if o.ByPolicy() && !c.stalled(o.Call, o.Return) {
 					by++
 				}
 			}

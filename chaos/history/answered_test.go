@@ -23,6 +23,16 @@ func TestPoliciesAnswerSeldom(t *testing.T) {
 			t.Errorf("%s: found %q, want %q", row.name, got, row.want)
 		}
 	}
+	batches := planted(found).lending().answers(5, "lent", Denied, "fallback_closed", "")
+	if got := strings.Join(batches.wrong(), "\n"); !strings.Contains(got, "policies answered 5 of its checks") {
+		t.Errorf("five batches of a key that is lent: found %q", got)
+	}
+	for i := range batches.Ops[:2] {
+		batches.Ops[i].Call, batches.Ops[i].Return = 0, ms
+	}
+	if got := batches.wrong(); len(got) > 0 {
+		t.Errorf("found %q, but two of the checks came in one batch", got)
+	}
 	p := planted(found).answers(5, "closed", Denied, "fallback_closed", "")
 	p.Stalls = []Span{{20 * ms, 90 * ms}}
 	if got := p.wrong(); len(got) > 0 {

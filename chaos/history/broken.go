@@ -42,7 +42,7 @@ const (
 // of who decides. Of checks of several keys nothing is said, as their cancels may
 // be lost, nor of buckets, of which less comes back to a minority.
 func (c *analysis) deniesThroughout(r *Rule) error {
-	if r.Burst > 0 || r.Several {
+	if r.Burst > 0 || r.Several || r.Lent {
 		return nil
 	}
 	for key, ops := range c.byKey(r.Name) {

@@ -62,12 +62,32 @@ func (c *analysis) used(r *Rule, key string, ops []Op) error {
 			perhaps++
 		}
 	}
+	if r.Lent {
+		least = least*leastUsed/100 - c.wasted(ops)
+	}
 	if least -= perhaps; refusals > 0 && admitted < least {
 		return fmt.Errorf("%s, key %s: denied although only %d of %d were admitted, and %d more may have been", r.Name, key,
 			admitted, r.Limit, perhaps)
 	}
 	return nil
 }
+
+// wasted is how many units of a key are charged at most that nobody used: nodes that ended, stood still or were cut off
+// had them by leases. A node wishes for no more than it was asked for within the longest lease.
+func (c *analysis) wasted(ops []Op) (n int) {
+	for i := range ops {
+		for j := range c.Faults {
+			if f := &c.Faults[j]; ops[i].Call >= f.At-longestLease && ops[i].Call <= f.At+longestLease {
+				n++
+				break
+			}
+		}
+	}
+	return n
+}
+
+// longestLease is a tenth of the longest window, but no more than this.
+const longestLease = Micros(1_000_000)
 
 // Merged returns where a fault that had two counters of one key, as a split may,
 // was mended without what either counted. Of a key that never recovers, no more is admitted once

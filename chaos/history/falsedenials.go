@@ -32,7 +32,7 @@ func (h *History) FalseDenials() []error {
 		if err := c.deniesThroughout(r); err != nil {
 			out = append(out, err)
 		}
-		if r.Once {
+		if r.Once || r.Lent {
 			continue
 		}
 		keys := h.byKey(r.Name)

@@ -53,6 +53,8 @@ const (
 	SourceCached = "cached"
 	// SourceShare: an owner or heir, by its share of a limit.
 	SourceShare = "share"
+	// SourceLeased: a node, by units that the owner has lent it.
+	SourceLeased = "leased"
 )
 
 // Op is one check of one unit as its client saw it.
@@ -79,10 +81,10 @@ type Op struct {
 func (o *Op) lost() bool { return o.Outcome == Unknown || o.Outcome == Error }
 
 // Counted tells that an owner or heir, or Redis, decided the check, or the one
-// before that a node gives again.
+// before that a node gives again, or a node by what an owner has lent it.
 func (o *Op) Counted() bool {
 	switch o.Source {
-	case SourceOwner, SourceHeir, SourceRedis, SourceCached, SourceShare:
+	case SourceOwner, SourceHeir, SourceRedis, SourceCached, SourceShare, SourceLeased:
 		return o.Outcome == Allowed || o.Outcome == Denied
 	}
 	return false
@@ -132,6 +134,9 @@ type Rule struct {
 	Several bool `json:"several,omitempty"`
 	// Quota: it is a quota on which two rules draw, see [Rule.Paths].
 	Quota bool `json:"quota,omitempty"`
+	// Lent: owners lend units of it, and all nodes ask for one key so often that they do. What is
+	// lent counts as charged, so a denial alone shows nothing, and one counter does not explain it.
+	Lent bool `json:"lent,omitempty"`
 }
 
 // Paths returns the paths that the rule counts: a quota those of both rules that draw on

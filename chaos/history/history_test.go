@@ -348,3 +348,49 @@ func TestSlowClocks(t *testing.T) {
 		}
 	}
 }
+
+// lending adds rules whose units owners lend.
+func (p *plant) lending() *plant {
+	p.Rules = append(p.Rules, Rule{Name: "lent", Limit: 20, Window: 2 * second, Policy: "closed", Lent: true},
+		Rule{Name: "lent-once", Limit: 20, Window: 3600 * second, Policy: "local", Once: true, Lent: true})
+	return p
+}
+
+// What a node admits by a lease counts as what its owner admits. What is lent may deny a check, a tenth of the limit at
+// most in the end, or what a node has that ends.
+func TestLent(t *testing.T) {
+	leased := func(p *plant, n int, rule string) *plant { return p.answers(n, rule, Allowed, SourceLeased, "a") }
+	for _, row := range []struct {
+		name string
+		h    *plant
+		want string // part of what is found; empty: nothing is
+	}{
+		{"the limit", leased(planted(once()).lending().allowed(10, "lent", "a"), 10, "lent"), ""},
+		{"one more by a lease", leased(planted(once()).lending().allowed(10, "lent", "a"), 11, "lent"), "21 admitted"},
+		{"one more, of a rule that does not lend", leased(planted(once()).allowed(10, "once", "a"), 11, "once"), "21 admitted"},
+		{"a lease of an owner that was", leased(broken(once()).lending().allowed(19, "lent", "b"), 1, "lent").allowed(1, "lent",
+			"b"), "21 admitted"},
+		{"a denial while units are lent", planted(once()).lending().allowed(5, "lent", "a").answers(1, "lent", Denied,
+			SourceOwner, "a"), ""},
+		{"most units are used", planted(once()).lending().allowed(18, "lent-once", "a").answers(1, "lent-once", Denied,
+			SourceOwner, "a"), ""},
+		{"units that nobody can use", planted(once()).lending().allowed(17, "lent-once", "a").answers(1, "lent-once", Denied,
+			SourceOwner, "a"), "only 17 of 20 were admitted"},
+		{"units that a node had that ended", later(900*ms, planted(once()).lending().allowed(17, "lent-once", "a").answers(1,
+			"lent-once", Denied, SourceOwner, "a")), ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			_, _, found := row.h.Bounds()
+			found = append(found, row.h.Conserved()...)
+			found = append(found, row.h.FalseDenials()...)
+			_, bad := row.h.Linearizable(time.Second)
+			var text []string
+			for _, err := range append(found, bad...) {
+				text = append(text, err.Error())
+			}
+			if got := strings.Join(text, "; "); row.want == "" && got != "" || !strings.Contains(got, row.want) {
+				t.Errorf("found %q, want %q", got, row.want)
+			}
+		})
+	}
+}

@@ -96,7 +96,7 @@ func (h *History) Linearizable(each time.Duration) (Linear, []error) {
 	began := time.Now()
 	c := h.analysis()
 	for _, r := range h.Rules {
-		if !r.Once || r.Several || h.Allows.Of(r.Policy)-float64(h.Allows.Losses) > 1 {
+		if !r.Once || r.Several || r.Lent || h.Allows.Of(r.Policy)-float64(h.Allows.Losses) > 1 {
 			continue
 		}
 		for key, ops := range h.byKey(r.Name) {

@@ -73,8 +73,12 @@ func (h *History) each(r *Rule) int {
 	return r.D()
 }
 
-// owner returns who decided a key of a check, "" if the answer does not say.
+// owner returns who decided a key of a check, "" if the answer does not say. Of a lease, which outlives its owner, it is
+// who lent it: that says nothing of who decides.
 func owner(o *Op, key string) string {
+	if o.Source == SourceLeased {
+		return ""
+	}
 	if i := slices.Index(o.Keys, key); i >= 0 && i < len(o.Owners) {
 		return o.Owners[i]
 	}

@@ -43,7 +43,7 @@ func (l *Load) Cold(ctx context.Context, nodes []*fleet.Node) *Cold {
 	for i := range l.plan.rules {
 		r := &l.plan.rules[i]
 		for k := range coldKeys {
-			if r.Once && !r.Several {
+			if r.Once && !r.Several && !r.Lent {
 				c.keys = append(c.keys, coldKey{rule: r.Name, key: fmt.Sprintf("%s-cold-%s-%d", l.plan.prefix, r.Name, k),
 					quiet: k%2 == 0})
 			}

@@ -59,6 +59,7 @@ func Start(ctx context.Context, f *fleet.Fleet, rules []history.Rule, prefix str
 				func() { l.ask(ctx, n, l.plan.pick(rng)) })
 		}
 	}
+	l.lend(ctx)
 	l.asking.Go(func() { l.watch(ctx) })
 	for _, n := range f.Nodes() {
 		l.asking.Go(func() { l.watchNode(ctx, n) })

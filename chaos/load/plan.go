@@ -26,7 +26,7 @@ const (
 // plan says what is asked about.
 type plan struct {
 	rules  []history.Rule
-	drawn  []history.Rule // which clients draw from: pairs that never recover have their own
+	drawn  []history.Rule // which clients draw from: pairs that never recover, and what is lent, have their own
 	prefix string
 
 	mu     sync.Mutex
@@ -47,7 +47,7 @@ func newPlan(rules []history.Rule, prefix string) *plan {
 	p := &plan{rules: rules, prefix: prefix, keys: make(map[string][]string), denied: make(map[string]int),
 		used: make(map[string][]string)}
 	for _, r := range rules {
-		if r.Once && r.Several {
+		if r.Once && r.Several || r.Lent {
 			continue
 		}
 		p.drawn = append(p.drawn, r)

@@ -72,7 +72,7 @@ func (c *Cold) Fresh(ctx context.Context, policy string, sides ...[]*fleet.Node)
 	for i := range c.load.plan.rules {
 		r := &c.load.plan.rules[i]
 		for k := range coldKeys {
-			if r.Once && !r.Several && r.Policy == policy {
+			if r.Once && !r.Several && !r.Lent && r.Policy == policy {
 				c.keys = append(c.keys, coldKey{fresh: true, rule: r.Name,
 					key: fmt.Sprintf("%s-fresh-%s-%d", c.load.plan.prefix, r.Name, k)})
 			}

@@ -69,13 +69,14 @@ func showings() map[string]showing {
 		all[m.name] = showing{why: "no scenario of chaos has a member that lies"}
 	}
 	for _, m := range ofLeases() {
-		all[m.name] = showing{why: "no rule of chaos lends"}
+		all[m.name] = showing{why: lent}
 	}
+	all["lent units count as charged now"] = showing{scenario: "nothing", seed: 1}
 	for _, m := range ofEnvoy() {
 		all[m.name] = showing{why: "no scenario of chaos has Envoy"}
 	}
 	for _, m := range ofDisks() {
-		all[m.name] = showing{why: "the nodes of chaos have no disks"}
+		all[m.name] = showing{why: "the nodes of chaos have disks where their power is cut alone; not tried"}
 	}
 	for _, m := range ofHeard() {
 		all[m.name] = showing{why: narrow}
@@ -101,6 +102,7 @@ const (
 	inRedis  = "the nodes of chaos count in memory; the tests of redisstore have real servers"
 	byRules  = "the rules of chaos have quotas that each check draws one unit from, and no calendars; the examples are " +
 		"run with real nodes and with Redis; not tried"
+	lent     = "two rules of chaos lend members units of logs, and no slices, and no clients; not tried"
 	byNames  = "the nodes of chaos join by addresses and keep their keys; TestJoinByDNS has real nodes and a DNS server"
 	settling = "what a reservation denies too much for a moment is within what a scenario allows"
 	overdue  = "what stays counted of checks that were denied is within what a scenario allows; not tried"

@@ -13,7 +13,7 @@ import (
 
 // rules returns those of every run: each policy and both ways of replication,
 // with limits that recover within a run and limits that never do. Two are quotas, whose
-// units are spent by two rules each.
+// units are spent by two rules each, and two are asked for so often that owners lend them.
 func rules() []history.Rule {
 	const window = history.Micros(2 * time.Second / time.Microsecond)
 	const day = history.Micros(24 * time.Hour / time.Microsecond)
@@ -27,6 +27,8 @@ func rules() []history.Rule {
 		{Name: "day-closed", Limit: 60, Window: day, Policy: "closed", Once: true, Quota: true},
 		{Name: "day-strict", Limit: 60, Window: day, Policy: "closed", Strict: true, Once: true},
 		{Name: "several", Limit: 20, Window: window, Policy: "closed", Several: true},
+		{Name: "lent-closed", Limit: 4000, Window: window, Policy: "closed", Lent: true},
+		{Name: "lent-local", Limit: 8000, Window: day, Policy: "local", Once: true, Lent: true},
 	}
 }
 
@@ -73,7 +75,7 @@ func yaml(rules []history.Rule, limit int, comment string) string {
 		switch {
 		case r.Burst > 0:
 			limit = fmt.Sprintf("{limit: %d, window: %dms, algorithm: token_bucket, burst: %d}", r.Limit, r.Window/1000, r.Burst)
-		case r.Once && !r.Several: // whose first hit could not be taken back
+		case r.Once && !r.Several && !r.Lent: // a first hit could not be taken back, and is not lent
 			limit = fmt.Sprintf("{limit: %d, window: %dms, algorithm: fixed_window, align: first_hit}", r.Limit, r.Window/1000)
 		}
 		keys, replication := "key: [user]", "lag"
@@ -83,7 +85,12 @@ func yaml(rules []history.Rule, limit int, comment string) string {
 		if r.Strict {
 			replication = "strict"
 		}
-		counts := fmt.Sprintf("%s, limits: [%s], on_unreachable: %s, replication: %s", keys, limit, r.Policy, replication)
+		leases := "off"
+		if r.Lent {
+			leases = "auto"
+		}
+		counts := fmt.Sprintf("%s, limits: [%s], on_unreachable: %s, replication: %s, leases: %s", keys, limit, r.Policy,
+			replication, leases)
 		if r.Quota {
 			fmt.Fprintf(&quotas, "  - {name: %s, %s}\n", r.Name, counts)
 			counts = fmt.Sprintf("quotas: [%s]", r.Name)
