@@ -70,6 +70,18 @@ func TestAnyMemberExplains(t *testing.T) {
 	if len(owners) != 3 || several == 0 {
 		t.Errorf("owners %v, %d requests of several", owners, several)
 	}
+	known := weir.Request{Path: "/login", IP: "198.51.100.1", User: "ada", ID: "x", Cost: weir.Units(9)}
+	check(t, nodes[0], known)
+	other := known // its user is new, and its address has nothing left
+	other.User = "bob"
+	for i, n := range nodes { // a check with the id would be told what it was told before
+		if e, err := n.Explain(ctx, known); err != nil || !e.Answer.Allowed || !e.Answer.Repeated {
+			t.Errorf("node %d explains a repetition as %+v, %v", i+1, e, err)
+		}
+		if e, err := n.Explain(ctx, other); err != nil || e.Answer.Repeated {
+			t.Errorf("node %d explains what it was not asked for yet as %+v, %v", i+1, e, err)
+		}
+	}
 	r := weir.Request{Path: "/slow", User: "ada"}
 	for i := range 5 {
 		check(t, nodes[i%3], r)

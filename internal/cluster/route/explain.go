@@ -110,16 +110,20 @@ func Together(all []Explained, d *limiter.Decision) {
 		total += all[i].Answer.Len()
 	}
 	d.Grow(total)
-	n := 0
+	n, repeated, charged := 0, false, false
 	for i := range all {
 		a := &all[i].Answer
 		for j := range a.Len() {
 			*d.Limit(n) = *a.Limit(j)
 			d.Limit(n).Key = i
+			charged = charged || a.Limit(j).Cost > 0 && !a.Repeated
 			n++
 		}
+		repeated = repeated || a.Repeated
 		d.Source = graver(d.Source, a.Source)
 	}
-	arith.Combine(d, true)
+	if arith.Combine(d, true); repeated && !charged { // all keys that the check charges know its id
+		arith.Repeat(d)
+	}
 	arith.Conclude(d)
 }
