@@ -101,7 +101,7 @@ func sizeOf(r *limiter.Request) (int, error) {
 			}
 		}
 	}
-	if !utf8.ValidString(r.Rule) {
+	if r.Rule != "" && !utf8.ValidString(r.Rule) {
 		return 0, fmt.Errorf("%w: the name of rule %q is not UTF-8", ErrInvalid, r.Rule)
 	}
 	if size+len(r.Rule) > MaxMessageBytes {
@@ -112,15 +112,17 @@ func sizeOf(r *limiter.Request) (int, error) {
 		return 0, fmt.Errorf("%w: the request has a Tenant, Caller, Scope, Lent, Rate or Fast, which only a node in the "+
 			"same process takes: nodes know their callers by certificates and tokens", ErrInvalid)
 	}
-	if len(r.Limits) > 0 || r.Hold > 0 {
-		if err := spelled(r); err != nil {
+	if len(r.Limits)|len(r.LimitKeys) != 0 || r.Hold > 0 {
+		err := spelled(r)
+		if err == nil {
+			err = checkKeys(r)
+		}
+		if err != nil {
 			return 0, err
 		}
 	}
-	if _, err := r.Cost.Value(0); err != nil {
-		return 0, err
-	}
-	return size, checkKeys(r)
+	_, err := r.Cost.Value(0)
+	return size, err
 }
 
 // sendable returns an error for a request that no message of one request can carry.

@@ -181,33 +181,12 @@ func (c *Client) ask(ctx context.Context, r *limiter.Request, d *limiter.Decisio
 		return err
 	}
 	of := c.resolve(r)
-	defer of.forget(c)
-	if of.span > 0 && !peek && c.leases.decide(&of, r, d) {
-		return nil
+	if !of.lends || peek || !c.leases.decide(&of, r, d) {
+		tries := tries{owner: of.owner(), id: c.identify(r, peek)}
+		err = tries.ask(ctx, c, r, d, peek, size, &of)
 	}
-	tries := tries{owner: of.owner(), id: c.identify(r, peek)}
-	for {
-		t, err := c.add(kind{r.Rule, peek, tries.id.ids}, r, size, &tries)
-		if err != nil {
-			return err
-		}
-		if err := t.batch.wait(ctx); err != nil {
-			c.giveUp(t)
-			return err
-		}
-		fate, err := t.batch.decision(t.index, r, d)
-		again := fate != answered && tries.again(c, t.batch, r, fate, err)
-		c.release(t.batch)
-		switch {
-		case fate == answered:
-			if err == nil && of.warm {
-				c.leases.heard(&of, d)
-			}
-			return tries.because(err)
-		case !again:
-			return tries.failed()
-		}
-	}
+	of.forget(c) // not deferred: that takes 10 ns of the 140 of a check that a lease decides
+	return err
 }
 
 // add adds a check to a message for the preferred node.
@@ -397,7 +376,7 @@ func (c *Client) Stats() Stats {
 		s.View = known.view
 	}
 	if c.leases != nil {
-		s.Leased, s.Lent = c.leases.count.Load(), c.leases.lent()
+		s.Leased, s.Lent = c.leases.held.Admitted(), c.leases.lent()
 	}
 	for _, n := range c.nodes {
 		if n.condition == up {

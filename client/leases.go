@@ -33,12 +33,11 @@ const (
 
 // leases are the units that owners have lent the client. It is safe for concurrent use.
 type leases struct {
+	clocks
 	held    lease.Holder
 	client  *Client
-	began   time.Time
 	wake    chan struct{}
-	count   atomic.Uint64 // checks that leases admitted
-	refused refusal       // of any node, where the owner is not known
+	refused refusal // of any node, where the owner is not known
 
 	once   sync.Once // for ending
 	ending chan struct{}
@@ -80,31 +79,27 @@ type loan struct {
 }
 
 func newLeases(c *Client) *leases {
-	return &leases{client: c, began: time.Now(), wake: make(chan struct{}, 1), ending: make(chan struct{}),
+	x := &leases{client: c, wake: make(chan struct{}, 1), ending: make(chan struct{}),
 		ended: make(chan struct{}), loans: make(map[*lease.Lease]*loan), busy: make(map[place]bool)}
-}
-
-// now returns the instant by two clocks: the first one stands still while the machine is suspended.
-func (x *leases) now() lease.Instant {
-	t := time.Now()
-	return lease.Instant{Now: 1 + limiter.Tick(t.Sub(x.began)/limiter.TickDuration), At: limiter.TickOf(t)}
+	x.began = time.Now()
+	x.now()
+	return x
 }
 
 // decide decides a request of one key by a lease, and reports whether it did.
 func (x *leases) decide(of *resolved, r *limiter.Request, d *limiter.Decision) bool {
-	now := x.now()
+	now := x.soon()
 	k := of.charge.Key(0)
 	if of.warm = x.held.Warm(now.Now, k.Hash); !of.warm || now.Now < limiter.Tick(x.refusal(of.owner()).Load()) {
 		return false
 	}
-	done, w := x.held.Decide(now, k, of.span, otherHolders, d)
+	done, w := x.held.Decide(now, k, otherHolders, d)
 	if w.Units > 0 || w.Over != nil {
 		x.note(now, of, r, w)
 	}
 	if !done {
 		return false
 	}
-	x.count.Add(1)
 	d.Receipt = limiter.Receipt{}
 	if !x.client.config.EveryLimit {
 		onlyLeast(d)
@@ -119,8 +114,9 @@ func (x *leases) note(now lease.Instant, of *resolved, r *limiter.Request, w lea
 	x.put(x.loans[w.Over])
 	if w.Units > 0 {
 		number, id := x.client.ids.make()
-		l := &loan{Lease: x.held.Ask(now, of.charge.Key(0), w.Units, number, of.span), request: clone(r),
-			view: of.ring.view, place: place{of.owner(), r.Rule, of.span}}
+		span := lease.Span(of.charge)
+		l := &loan{Lease: x.held.Ask(now, of.charge.Key(0), w.Units, number, span), request: clone(r),
+			view: of.ring.view, place: place{of.owner(), r.Rule, span}}
 		l.request.ID, l.request.Cost = string(id[:]), limiter.Units(int64(w.Units))
 		x.loans[l.Lease] = l
 		x.put(l)

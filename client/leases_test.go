@@ -100,6 +100,16 @@ func TestLeasesAdmitTheLimit(t *testing.T) {
 	}
 }
 
+// A check that a lease may decide looks at the wall clock now and then: while a machine was suspended the other clock
+// stood still.
+func TestLeasesLookAtTheWallClock(t *testing.T) {
+	all := newCluster(t, 1, lending, true)
+	c := open(t, client.Config{Addrs: []string{all[0].addr}, Timeout: long, Leases: true})
+	began := limiter.TickOf(time.Now())
+	client.Suspended(c, limiter.Hour)
+	eventually(t, "the client sees that its machine was suspended", func() bool { return client.WallClock(c) >= began })
+}
+
 // A check of a hot key that a lease decides.
 func BenchmarkLeased(b *testing.B) {
 	all := newCluster(b, 2, `

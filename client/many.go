@@ -59,7 +59,7 @@ func (c *Client) checkBatch(ctx context.Context, rs []limiter.Request, ds []limi
 			own++
 		default:
 			o.of = c.resolve(&rs[i])
-			o.wants = o.of.span == 0 || !c.leases.decide(&o.of, &rs[i], &ds[i])
+			o.wants = !o.of.lends || !c.leases.decide(&o.of, &rs[i], &ds[i])
 			o.tries.owner, o.tries.id = o.of.owner(), c.identify(&rs[i], false)
 			if !o.wants || !o.of.warm {
 				o.of.forget(c)

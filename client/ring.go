@@ -42,9 +42,9 @@ type ring struct {
 type resolved struct {
 	ring   *ring
 	charge *arith.Charge
-	rule   string       // the name of the rule that decides
-	span   limiter.Tick // for how long units of its key may be lent; 0: they may not
-	warm   bool         // the key may be worth a lease
+	rule   string // the name of the rule that decides
+	lends  bool   // units of its key may be lent
+	warm   bool   // the key may be worth a lease
 }
 
 // owner returns the node that should own the first counter, nil if there is none or it is not known. A wrong owner
@@ -69,11 +69,9 @@ func (c *Client) resolve(r *limiter.Request) (of resolved) {
 		return of // the node will return the error
 	}
 	of = resolved{ring: known, charge: charge, rule: match.Rule}
-	if c.leases != nil && match.Unzoned == nil && match.Outcome <= rules.Unlimited && match.Count == 1 {
-		if of.span = lease.Span(charge); of.span > 0 && known.set.Alternatives(&limiter.Request{Rule: match.Rule}) != nil {
-			of.span = 0 // nodes lend nothing by a rule with "any", which takes no ids
-		}
-	}
+	// Nodes lend nothing by a rule with "any", which takes no ids.
+	of.lends = c.leases != nil && match.Unzoned == nil && match.Outcome <= rules.Unlimited && match.Count == 1 &&
+		lease.Single(charge) && known.set.Alternatives(&limiter.Request{Rule: match.Rule}) == nil
 	return of
 }
 

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -17,6 +18,33 @@ type tries struct {
 	at      [MaxAddrs / 64]uint64 // a bit for each node that was tried
 	unknown bool                  // an earlier attempt may have counted it
 	err     error                 // of the last attempt, with the text of those before
+}
+
+// ask has nodes decide a request of a size.
+func (t *tries) ask(ctx context.Context, c *Client, r *limiter.Request, d *limiter.Decision, peek bool, size int,
+	of *resolved) error {
+	for {
+		at, err := c.add(kind{r.Rule, peek, t.id.ids}, r, size, t)
+		if err != nil {
+			return err
+		}
+		if err := at.batch.wait(ctx); err != nil {
+			c.giveUp(at)
+			return err
+		}
+		fate, err := at.batch.decision(at.index, r, d)
+		again := fate != answered && t.again(c, at.batch, r, fate, err)
+		c.release(at.batch)
+		switch {
+		case fate == answered:
+			if err == nil && of.warm {
+				c.leases.heard(of, d)
+			}
+			return t.because(err)
+		case !again:
+			return t.failed()
+		}
+	}
 }
 
 func (t *tries) tried(n *node) bool { return t.at[n.index/64]&(1<<(n.index%64)) != 0 }

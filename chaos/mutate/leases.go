@@ -171,7 +171,10 @@ func ofLeases() []mutation {
 			{"transport/lease.go", "	case n > MaxLeases:\n", "	case n < 0:\n"},
 		}},
 		{name: "leases of a message last alike", pkg: asks, test: "^TestLeasesOfOneMessageLastAlike$", edits: []edit{
-			{"client/leases.go", "place{of.owner(), r.Rule, of.span}}", "place{of.owner(), r.Rule, limiter.Second / 10}}"},
+			{"client/leases.go", "place{of.owner(), r.Rule, span}}", "place{of.owner(), r.Rule, limiter.Second / 10}}"},
+		}},
+		{name: "a client looks at the wall clock", pkg: asks, test: "^TestLeasesLookAtTheWallClock$", edits: []edit{
+			{"client/clocks.go", "passed < 0 || passed >= wallEvery", "passed < 0"},
 		}},
 		{name: "a client uses leases of its ring", pkg: asks, test: "^TestLeasesOfAnotherRing$", edits: []edit{
 			{"client/leases.go", "if view != l.view || d.Len()", "if d.Len()"},

@@ -104,7 +104,7 @@ func (b *borrower) check() {
 	charge.Add(k.key(b.n, 1))
 	of, d := charge.Key(0), new(limiter.Decision)
 	if span := lease.Span(&charge); span > 0 && b.held.Warm(b.now().Now, of.Hash) {
-		done, wish := b.held.Decide(b.now(), of, span, 2, d)
+		done, wish := b.held.Decide(b.now(), of, 2, d)
 		if wish.Over != nil {
 			b.giveBack(wish.Over)
 		}

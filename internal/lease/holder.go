@@ -43,11 +43,13 @@ const (
 	hotChecks = 32
 
 	warmKeys = 1 << 13
+	warmMost = 2 * hotChecks // half of it is more than enough
 )
 
 type shard struct {
-	mu   sync.Mutex
-	sets [][ways]leased // nil until the first key
+	mu       sync.Mutex
+	sets     [][ways]leased // nil until the first key
+	admitted uint64         // checks
 }
 
 // Instant is one instant by two clocks.
@@ -123,10 +125,9 @@ type Wish struct {
 	Seen  uint32 // how many checks of the key there were lately
 }
 
-// Decide decides a check of a key that is warm and may be lent for a span, and reports whether it did. others is how
-// many others may ask for as much of it.
-func (h *Holder) Decide(t Instant, k *arith.Key, span limiter.Tick, others uint64, d *limiter.Decision) (done bool,
-	w Wish) {
+// Decide decides a check of a key that is warm and may be lent, and reports whether it did. others is how many others
+// may ask for as much of it.
+func (h *Holder) Decide(t Instant, k *arith.Key, others uint64, d *limiter.Decision) (done bool, w Wish) {
 	if h.closed.Load() {
 		return false, w
 	}
@@ -155,13 +156,14 @@ func (h *Holder) Decide(t Instant, k *arith.Key, span limiter.Tick, others uint6
 	}
 	if done = e.now.good(t, k.Cost); done {
 		e.now.used += k.Cost
+		s.admitted++
 		e.now.fill(t, k, d)
 		low := e.now.Units-e.now.used < e.now.Units/4 || t.Now >= e.now.Until.Now-(e.now.Until.Now-e.now.from)/4
 		if !low {
 			return true, w
 		}
 	}
-	if w.Units = e.wants(t, span, others); w.Units > 0 {
+	if w.Units = e.wants(t, others); w.Units > 0 {
 		e.asking = true
 	}
 	return done, w
@@ -173,15 +175,16 @@ func (l *Lease) fill(t Instant, k *arith.Key, d *limiter.Decision) {
 	d.Grow(len(k.Rule.Limits))
 	passed := max(0, t.Now-l.from)
 	for i, limit := range k.Rule.Limits {
-		r := &l.limits[i]
-		*d.Limit(i) = limiter.LimitDecision{
-			Rule: k.Rule, Limit: limit, KeyIndex: k.Index, Owner: l.owner, Cost: k.Cost, Allowed: true,
-			Remaining: r.remaining + l.Units - l.used, InForce: r.inForce, ResetAfter: max(0, r.resetAfter-passed).Duration(),
-		}
+		r, out := &l.limits[i], d.Limit(i)
+		out.Rule, out.Limit, out.Key, out.KeyIndex, out.Owner = k.Rule, limit, 0, k.Index, l.owner
+		out.Allowed, out.Never, out.Blocked, out.Overflow = true, false, false, false
+		out.Cost, out.Remaining, out.InForce = k.Cost, r.remaining+l.Units-l.used, r.inForce
+		out.ResetAfter, out.RetryAfter = max(0, r.resetAfter-passed).Duration(), 0
 	}
 	arith.Combine(d, false)
 	d.Source = limiter.SourceLeased
-	d.Receipt = arith.NewReceipt(arith.ReceiptFields{Epoch: l.ID, Time: t.At, Charged: 1<<len(k.Rule.Limits) - 1})
+	f := arith.Fields(&d.Receipt)
+	f.Epoch, f.Time, f.Charged = l.ID, t.At, 1<<len(k.Rule.Limits)-1
 	arith.Conclude(d)
 }
 
@@ -299,6 +302,17 @@ func (h *Holder) Ended(t Instant) (over []*Lease, more bool) {
 		s.mu.Unlock()
 	}
 	return over, more
+}
+
+// Admitted returns how many checks leases have admitted.
+func (h *Holder) Admitted() (n uint64) {
+	for i := range h.shards {
+		s := &h.shards[i]
+		s.mu.Lock()
+		n += s.admitted
+		s.mu.Unlock()
+	}
+	return n
 }
 
 // Close ends the use of all leases: they are to be given back, see Ended.

@@ -44,7 +44,7 @@ func (x *fixture) says(left uint64) *limiter.Decision {
 
 func (x *fixture) check() (leased bool, w Wish) {
 	d := new(limiter.Decision)
-	leased, w = x.Decide(x.now, &x.key, span, 1, d)
+	leased, w = x.Decide(x.now, &x.key, 1, d)
 	if leased && (d.Source != limiter.SourceLeased || !d.Allowed) {
 		x.Errorf("%+v", d)
 	}

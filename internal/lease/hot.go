@@ -70,14 +70,14 @@ func (e *leased) count(now limiter.Tick, units uint64) {
 // waits for an answer before it asks again asks more often once it need not wait.
 const growth = 4
 
-// wants returns how many units are worth a lease for a span of time, among so many members: as many as are asked for,
+// wants returns how many units are worth a lease, among so many members: as many as are asked for,
 // but no more than half of what is left if each of the others asks for as many; 0 if none are.
-func (e *leased) wants(t Instant, span limiter.Tick, others uint64) uint64 {
+func (e *leased) wants(t Instant, others uint64) uint64 {
 	if e.asking || e.next != nil || t.Now < e.notBefore || max(e.checks, e.hotBefore) < hotChecks {
 		return 0
 	}
 	asked := max(e.units, e.unitsBefore)
-	n := max(asked*uint64(span)/uint64(hotFor), e.grown)
+	n := max(asked*uint64(arith.LeaseFor(e.key.Rule))/uint64(hotFor), e.grown)
 	for _, limit := range e.key.Rule.Limits {
 		if rest := endOfStep(limit, e.left, t.At); rest > 0 {
 			n = min(n, asked*uint64(rest)/uint64(hotFor))
@@ -116,7 +116,7 @@ const beforeStep = 2 * limiter.Millisecond
 
 // Warm counts a check of a key, and reports whether the key, or another that shares its count, is asked for so often
 // that it may be hot. Most keys are not, so this needs no lock, and may miss a check. Of the time before, half of the
-// checks count.
+// checks count. Of a hot key the count stands still at warmMost, so that processors need not write what they share.
 func (h *Holder) Warm(now limiter.Tick, of arith.Hash) bool {
 	c := &h.warm[of.Hi>>20%warmKeys]
 	was, time := c.Load(), uint32(now/hotFor)&math.MaxUint16
@@ -127,8 +127,10 @@ func (h *Holder) Warm(now limiter.Tick, of arith.Hash) bool {
 	case passed > 1:
 		n = 0
 	}
-	n = min(n+1, math.MaxUint16)
-	c.Store(time<<16 | n)
+	n = min(n+1, warmMost)
+	if next := time<<16 | n; next != was {
+		c.Store(next)
+	}
 	return n >= hotChecks/2
 }
 

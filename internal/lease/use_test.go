@@ -3,6 +3,7 @@ package lease_test
 import (
 	"container/heap"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"regexp"
@@ -43,17 +44,23 @@ func (u *use) total() (asked, admitted int) {
 	return asked, admitted
 }
 
-// unfairness is the greatest share of its checks that a member is admitted, divided by the least, among those that ask
-// for enough to tell.
+// unfairness is the greatest share of its checks that a member is admitted, divided by the least. Members that ask for
+// too little to tell are one.
 func (u *use) unfairness() float64 {
-	low, high := 2.0, 0.0
-	for i, n := range u.asked {
-		if n >= 500 {
-			share := float64(u.admitted[i]) / float64(n)
+	low, high := math.Inf(1), 0.0
+	look := func(asked, admitted int) {
+		if asked >= 500 {
+			share := float64(admitted) / float64(asked)
 			low, high = min(low, share), max(high, share)
 		}
 	}
-	if high == 0 || low == 0 {
+	asked, admitted := 0, 0 // by those that ask for little
+	for i, n := range u.asked {
+		if look(n, u.admitted[i]); n < 500 {
+			asked, admitted = asked+n, admitted+u.admitted[i]
+		}
+	}
+	if look(asked, admitted); high == 0 {
 		return 1
 	}
 	return high / low
@@ -211,7 +218,7 @@ func (c *cluster) check(m int) {
 	}
 	h, k := c.holders[m], charge.Key(0)
 	if span := lease.Span(charge); c.leases && span > 0 && h.Warm(c.now, k.Hash) {
-		done, w := h.Decide(c.instant(), k, span, uint64(c.members-1), d)
+		done, w := h.Decide(c.instant(), k, uint64(c.members-1), d)
 		if w.Over != nil {
 			c.giveBack(m, w.Over)
 		}

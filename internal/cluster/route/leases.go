@@ -38,13 +38,12 @@ func (x *Leases) Decide(t *Turn, charge *arith.Charge, answer *limiter.Decision)
 	if !x.Warm(t.Now, k.Hash) { // most keys are not
 		return false
 	}
-	span := lease.Span(charge)
 	to, _ := c.config.Places.Owner(k)
 	v := c.config.View()
-	if span == 0 || to == 0 || to == c.config.Self || !v.Speaks(peer.LeaseWire) {
+	if to == 0 || to == c.config.Self || !v.Speaks(peer.LeaseWire) {
 		return false
 	}
-	done, w := x.Holder.Decide(x.instant(t), k, span, uint64(max(1, len(v.Members)-1)), answer)
+	done, w := x.Holder.Decide(x.instant(t), k, uint64(max(1, len(v.Members)-1)), answer)
 	if done && w.Seen%table.SampleOf == 0 {
 		c.config.Sample(charge)
 	}
@@ -52,14 +51,15 @@ func (x *Leases) Decide(t *Turn, charge *arith.Charge, answer *limiter.Decision)
 		x.giveBack(t, w.Over)
 	}
 	if w.Units > 0 {
-		x.ask(t, k, w.Units, span)
+		x.ask(t, charge, w.Units)
 	}
 	return done
 }
 
 // ask asks the owner of a key for a lease.
-func (x *Leases) ask(t *Turn, k *arith.Key, units uint64, span limiter.Tick) {
-	l := x.Ask(x.instant(t), k, units, max(1, uint64(x.c.config.Self)-x.asked.Add(1)), span)
+func (x *Leases) ask(t *Turn, of *arith.Charge, units uint64) {
+	span := lease.Span(of)
+	l := x.Ask(x.instant(t), of.Key(0), units, max(1, uint64(x.c.config.Self)-x.asked.Add(1)), span)
 	charge := new(arith.Charge)
 	charge.Add(l.Key)
 	charge.ID = &arith.Idempotency{ID: l.ID, Life: limiter.Second.Duration(), Hold: (arith.LeaseWait * span).Duration(),
