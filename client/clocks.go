@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// wallEvery is how often a check that a lease may decide looks at the wall clock. For so long a lease may admit that was
-// over before the machine was awake again.
+// wallEvery is how often a check that a lease may decide looks at the wall clock. For so long a lease may admit that
+// was over before the machine was awake again.
 const wallEvery = limiter.Millisecond / 10
 
 // clocks are two by which leases end: the first one stands still while the machine is suspended. It is safe for
