@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weirlimit/weir/internal/conns"
@@ -133,7 +134,16 @@ type conn struct {
 	in    *bufio.Reader // of Conn: a frame takes no more than one call of the system
 	buf   []byte
 	state *tls.ConnectionState // nil: no TLS
+
+	asked   chan struct{} // has one for each question that is being decided
+	decided sync.WaitGroup
+	writing sync.Mutex
 }
+
+// maxAsked is how many questions of a connection are decided at a time; HAProxy asks 20 of them unless told
+// otherwise. One that waits, such as for a member that does not answer, keeps no other from its answer: HAProxy lets
+// requests pass, or refuses them, that have none in time.
+const maxAsked = 64
 
 // fault is why a connection ends, for HAProxy's log.
 type fault struct {
@@ -163,7 +173,7 @@ func (c *conn) handshake(ctx context.Context) bool {
 	return true
 }
 
-// serve greets HAProxy, and answers its questions in their order.
+// serve greets HAProxy, and answers its questions, each as soon as it is decided.
 func (c *conn) serve(ctx context.Context) {
 	if admit := c.of.options.Admit; admit != nil && !admit(c.RemoteAddr().String()) {
 		c.of.report(c.RemoteAddr(), &fault{codeInvalid, "the address is none of the proxies that may ask: see --auth-proxy"})
@@ -172,11 +182,13 @@ func (c *conn) serve(ctx context.Context) {
 	if !c.handshake(ctx) {
 		return
 	}
-	c.in = bufio.NewReader(c.Conn)
+	c.in, c.asked = bufio.NewReader(c.Conn), make(chan struct{}, maxAsked)
+	defer c.decided.Wait()
 	err := c.greet()
 	for err == nil {
 		err = c.answer(ctx)
 	}
+	c.decided.Wait()
 	var f *fault
 	if !errors.As(err, &f) {
 		return
@@ -231,7 +243,7 @@ func (c *conn) greet() error {
 	return nil
 }
 
-// answer answers one question.
+// answer reads one question, and has it answered.
 func (c *conn) answer(ctx context.Context) error {
 	r, h, err := c.read(c.of.options.Idle)
 	switch {
@@ -245,8 +257,7 @@ func (c *conn) answer(ctx context.Context) error {
 	case h.flags&flagFin == 0:
 		return &fault{codeNoFragment, "the agent takes no frame in parts"}
 	}
-	out := begin(header{kind: typeAck, flags: flagFin, stream: h.stream, frame: h.frame})
-	asked := false
+	var asked map[string]value
 	for len(r.left) > 0 && r.err == nil {
 		name, n := r.text(), int(r.byte())
 		args := map[string]value{}
@@ -260,16 +271,27 @@ func (c *conn) answer(ctx context.Context) error {
 		if name != message || r.err != nil {
 			continue
 		}
-		if asked { // else one frame could ask thousands of times, and its answer would fit none
+		if asked != nil { // else one frame could ask thousands of times, and its answer would fit none
 			return &fault{codeInvalid, "a frame has two messages " + message}
 		}
-		asked = true
-		c.decide(ctx, args, &out)
+		asked = args
 	}
 	if r.err != nil {
 		return &fault{codeInvalid, r.err.Error()}
 	}
-	return c.write(out)
+	c.asked <- struct{}{} // each is decided within a time
+	c.decided.Go(func() {
+		defer func() { <-c.asked }()
+		defer c.of.options.Guard.Recover(guard.SPOE, func(error) { _ = c.Close() })
+		out := begin(header{kind: typeAck, flags: flagFin, stream: h.stream, frame: h.frame})
+		if asked != nil {
+			c.decide(ctx, asked, &out)
+		}
+		if c.write(out) != nil {
+			_ = c.Close() // so that no more is read
+		}
+	})
+	return nil
 }
 
 // reply keeps what a handler writes, as far as HAProxy gets it.
@@ -399,6 +421,8 @@ func (c *conn) await(n int, within time.Duration) {
 }
 
 func (c *conn) write(w writer) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	_ = c.SetWriteDeadline(time.Now().Add(c.of.options.within))
 	_, err := c.Write(w.end())
 	return err

@@ -166,7 +166,43 @@ func vars(t *testing.T, r *reader) string {
 	return strings.Join(out, ", ")
 }
 
-// A connection greets, and then answers questions in their order, several at a time.
+// One question that is decided slowly keeps no other of its connection from its answer, and has its own before the end.
+func TestSlowQuestion(t *testing.T) {
+	slow := make(chan struct{})
+	h := dial(t, start(t, func(o *Options) {
+		decide := o.Handler
+		o.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("X-Original-URI") == "/slow" {
+				<-slow
+			}
+			decide.ServeHTTP(w, r)
+		})
+	}))
+	h.send(hello("2.0", 16380, false))
+	h.read()
+	const asked = maxAsked - 1
+	for range asked {
+		h.send(notify(1, "/slow"))
+	}
+	for i := range uint64(3) { // more than there is room for beside the slow ones, one after the other
+		h.send(notify(7+i, "/free"))
+		if _, head, ok := h.read(); !ok || head != (header{typeAck, flagFin, 7 + i, 1}) {
+			t.Fatalf("beside slow questions: %+v", head)
+		}
+	}
+	h.send(begin(header{kind: typeDisconnect, flags: flagFin}))
+	close(slow)
+	for range asked {
+		if _, head, ok := h.read(); !ok || head != (header{typeAck, flagFin, 1, 1}) {
+			t.Fatalf("a slow question: %+v", head)
+		}
+	}
+	if _, head, ok := h.read(); !ok || head.kind != typeAgentDisconnect {
+		t.Errorf("at the end: %+v", head)
+	}
+}
+
+// A connection greets, and then answers questions, several at a time.
 func TestQuestions(t *testing.T) {
 	h := dial(t, start(t, nil))
 	h.send(hello("1.0, 2.0", 16380, false))
@@ -179,6 +215,14 @@ func TestQuestions(t *testing.T) {
 	for i, uri := range []string{"/free?x=1", "/denied", "/failed", "/free/..;/denied", "/blocked"} {
 		h.send(notify(uint64(1000*i), uri))
 	}
+	got := map[header]string{}
+	for range 5 {
+		r, head, ok := h.read()
+		if !ok {
+			t.Fatal("a question has no answer")
+		}
+		got[head] = vars(t, r)
+	}
 	for i, want := range []string{
 		"result=allowed, ratelimit=GET 192.0.2.9  7",
 		"result=denied, status=429, retry=7, body=too many, ratelimit=GET 192.0.2.9  7",
@@ -186,11 +230,7 @@ func TestQuestions(t *testing.T) {
 		"result=denied, status=400, retry=, body=which path?, ratelimit=GET 192.0.2.9  7",
 		"result=denied, status=403, body=blocked, ratelimit=GET 192.0.2.9  7",
 	} {
-		r, head, ok := h.read()
-		if !ok || head != (header{typeAck, flagFin, uint64(1000 * i), 1}) {
-			t.Fatalf("%+v", head)
-		}
-		if got := vars(t, r); got != want {
+		if got := got[header{typeAck, flagFin, uint64(1000 * i), 1}]; got != want {
 			t.Errorf("%s; want %s", got, want)
 		}
 	}
