@@ -14,8 +14,9 @@ import (
 // A limit counts all that the user, or the address, asks of the rule in one counter, whatever the rule's keys are.
 // It concerns requests of the tenant that the rule matches, and that have the user, or the address. Where there are
 // both, that of the user counts. A user is every spelling that a key of the rule counts together, so that nobody leaves
-// an override by writing his name otherwise; one of the very spelling comes first. Quotas on which the rule draws, and
-// other rules that match, still count. A rule in shadow denies nothing, so an override of it has no effect.
+// an override by writing his name otherwise; one of the very spelling comes first, and of others the first of the list.
+// Quotas on which the rule draws, and other rules that match, still count. A rule in shadow denies nothing, so an
+// override of it has no effect.
 type Override struct {
 	// Rule, Tenant, and User or IP say which requests it concerns. Rule and one of User and IP are required, and IP has
 	// the form that [OverrideAddress] returns.
@@ -182,7 +183,7 @@ func (s *Set) Charged(r *limiter.Request) (sets []*Set) {
 	}
 	a := s.overrides.about(r)
 	by, some, limits := s, false, false
-	for _, list := range [...][]override{a.user, a.spelled, a.ip} {
+	for _, list := range a.lists() {
 		for i := range list {
 			x := &list[i]
 			if !a.are(x) {
@@ -206,9 +207,13 @@ func (s *Set) Charged(r *limiter.Request) (sets []*Set) {
 
 // about are the overrides that concern a request: of its user, and of its address.
 type about struct {
-	tenant, name      string
-	user, spelled, ip []override
+	tenant, name  string
+	user, spelled []override
+	ip, wider     []override
 }
+
+// lists has what counts first first.
+func (a *about) lists() [4][]override { return [...][]override{a.user, a.spelled, a.ip, a.wider} }
 
 func (o *overrides) about(r *limiter.Request) (a about) {
 	a.tenant, a.name = r.Tenant, r.User
@@ -218,9 +223,7 @@ func (o *overrides) about(r *limiter.Request) (a about) {
 		}
 	}
 	if r.IP != "" && len(o.ofIP) > 0 {
-		if a.ip = o.ofIP[countedIP(r.IP)]; a.ip == nil {
-			a.ip = o.ofIP[wider(r.IP)]
-		}
+		a.ip, a.wider = o.ofIP[countedIP(r.IP)], o.ofIP[wider(r.IP)]
 	}
 	return a
 }
@@ -238,7 +241,7 @@ func wider(text string) string {
 	return address.Counted(p.Addr(), address.IPv6Bits).String()
 }
 
-func (a *about) none() bool { return len(a.user)+len(a.spelled)+len(a.ip) == 0 }
+func (a *about) none() bool { return len(a.user)+len(a.spelled)+len(a.ip)+len(a.wider) == 0 }
 
 // are reports whether an override of the lists is about the request: of its tenant, and of its user as the rule counts
 // users.
@@ -248,7 +251,7 @@ func (a *about) are(x *override) bool {
 
 // rule returns the override of a rule, nil if there is none.
 func (a *about) rule(name string) *override {
-	for _, list := range [...][]override{a.user, a.spelled, a.ip} {
+	for _, list := range a.lists() {
 		for i := range list {
 			if x := &list[i]; x.Rule == name && a.are(x) {
 				return x

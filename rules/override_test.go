@@ -209,7 +209,11 @@ func TestOverridesOfNetworks(t *testing.T) {
 	if err != nil || ip != "2001:db8::/64" {
 		t.Fatal(ip, err)
 	}
-	with := s.With([]Override{{Rule: "login", IP: ip, Deny: true}})
+	one, err := OverrideAddress("2001:db8::4/126")
+	if err != nil || one != "2001:db8::4/126" {
+		t.Fatal(one, err)
+	}
+	with := s.With([]Override{{Rule: "login", IP: ip, Deny: true}, {Rule: "login", IP: one, Deny: true, Tenant: "bank"}})
 	for text, denied := range map[string]bool{
 		"2001:db8::2": true, "2001:db8::/64": true, "2001:db8::1/128": true, "2001:db8::4/126": true,
 		"[2001:db8::9]:80":    true,

@@ -1,11 +1,13 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -122,9 +124,18 @@ func (c *Console) Restore(text []byte) error {
 	return err
 }
 
+// latest returns the overrides in force, the latest first: of several about one user it is the one that counts.
+func (c *Console) latest() []overrides.Entry {
+	out := c.config.Overrides.Active(c.config.Now())
+	slices.SortStableFunc(out, func(x, y overrides.Entry) int {
+		return -cmp.Or(cmp.Compare(x.Number, y.Number), cmp.Compare(x.Member, y.Member))
+	})
+	return out
+}
+
 // apply gives the node the overrides in force.
 func (c *Console) apply() {
-	active := c.config.Overrides.Active(c.config.Now())
+	active := c.latest()
 	list := make([]rules.Override, 0, len(active))
 	for i := range active {
 		if o, err := active[i].Override(); err == nil { // it was checked when it was taken

@@ -104,26 +104,30 @@ func TestAddressesAreNoUsers(t *testing.T) {
 }
 
 // TestOverridesOfOtherSpellings: the page shows the override that is in force, and ends it, by whatever spelling of the
-// user it was set. That of the very spelling comes first.
+// user it was set. That of the very spelling comes first, else the latest, which is the one that decides.
 func TestOverridesOfOtherSpellings(t *testing.T) {
 	d := open(t, nil, false)
 	if err := d.node.SetRules([]byte("version: 1\nrules:\n  - {name: login, match: {path: ^/login$}, " +
 		"key: [{user: {fold: case}}], limits: [3/minute]}\n")); err != nil {
 		t.Fatal(err)
 	}
-	for _, body := range []string{`{"rule":"login","user":"Mallory","deny":true,"why":"x"}`,
-		`{"rule":"login","user":"MALLORY","unlimited":true,"why":"x"}`} {
+	for _, body := range []string{`{"rule":"login","user":"MALLORY","unlimited":true,"why":"x"}`,
+		`{"rule":"login","user":"Mallory","deny":true,"why":"x"}`} {
 		if got := d.ask(t, http.MethodPost, "/v1/overrides/set", body, "Content-Type", "application/json"); got.status !=
 			http.StatusOK {
 			t.Fatalf("%d %s", got.status, got.body)
 		}
 	}
-	for user, want := range map[string]string{"mallory": "MALLORY", "Mallory": "Mallory", "MALLORY": "MALLORY"} {
+	for user, want := range map[string]string{"mallory": "Mallory", "Mallory": "Mallory", "MALLORY": "MALLORY"} {
 		page := d.ask(t, http.MethodGet, "/why?path=/login&user="+user, "")
 		m := regexp.MustCompile(`name="ouser" value="([^"]*)"`).FindStringSubmatch(page.body)
 		if m == nil || m[1] != want ||
 			!strings.Contains(page.body, "Override in force") {
 			t.Errorf("%s: the page would end the override of %q", user, m)
+		}
+		if out, err := d.node.Check(t.Context(), weir.Request{Path: "/login", User: user}); err != nil ||
+			out.Allowed != (want == "MALLORY") {
+			t.Errorf("%s is allowed: %t, %v", user, out.Allowed, err)
 		}
 	}
 }
