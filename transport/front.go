@@ -31,8 +31,8 @@ func newFront(s *service, ready func() error, o *Options) *front {
 func (f *front) ownRoutes(ready func() error, o *Options) map[string]route {
 	asking, posting := []string{http.MethodGet, http.MethodPost}, []string{http.MethodPost}
 	warnings := o.Warnings
-	if o.Access != nil { // they name tenants and rules, and whoever asks is not identified
-		warnings = nil
+	if o.Access != nil { // they name tenants, rules and members, and whoever asks is not identified
+		warnings, ready = nil, unexplained(ready)
 	}
 	routes := map[string]route{
 		"/v1/check":       {methods: asking, traced: true, serve: f.serveCheck, action: "check"},
@@ -56,6 +56,16 @@ func (f *front) ownRoutes(ready func() error, o *Options) map[string]route {
 }
 
 func serveHealthy(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok") }
+
+// unexplained leaves out the reason.
+func unexplained(ready func() error) func() error {
+	return func() error {
+		if ready() != nil {
+			return frontend.ErrNotReady
+		}
+		return nil
+	}
+}
 
 // serveReady answers "ready", and in further lines what warns of a node that is.
 func serveReady(ready func() error, warnings func() []string) http.HandlerFunc {

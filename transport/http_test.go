@@ -415,16 +415,25 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// TestProbesNameNoTenants: where callers are identified, nobody else is told of tenants and rules. Probes that are
+// TestProbesNameNoTenants: where callers are identified, nobody else is told of tenants, rules and members. Probes that are
 // served apart are the operator's.
 func TestProbesNameNoTenants(t *testing.T) {
+	var ready error
 	s := newServer(t, fixed, func(o *transport.Options) {
 		o.Access, o.Warnings = &borrower{}, func() []string { return []string{`tenant "shop" has its share`} }
+		o.Ready = func() error { return ready }
 	})
 	if got := s.get(t, "/readyz"); got.status != 200 || got.body != "ready\n" {
 		t.Errorf("anyone is told: %+v", got)
 	}
 	if got := serveApart(t, s.Health()).get(t, "/readyz"); !strings.Contains(got.body, "shop") {
+		t.Errorf("the operator is not told: %+v", got)
+	}
+	ready = errors.New("member n2 cannot be reached")
+	if got := s.get(t, "/readyz"); got.status != 503 || strings.Contains(got.body, "n2") {
+		t.Errorf("anyone is told: %+v", got)
+	}
+	if got := serveApart(t, s.Health()).get(t, "/readyz"); got.status != 503 || !strings.Contains(got.body, "n2") {
 		t.Errorf("the operator is not told: %+v", got)
 	}
 }

@@ -54,6 +54,9 @@ func CheckOrPeek(peek bool) Action {
 // who it is.
 var ErrUnauthenticated = errors.New("the caller is not identified")
 
+// ErrNotReady is why a node that is not ready does not answer, for whoever is not identified: the reason names members.
+var ErrNotReady = errors.New("the node is not ready: its log says why, and so does /readyz at --health-addr")
+
 // ErrBudget is wrapped by the error of a [Caller] that has used up its budget. It is [limiter.ErrBudget]. Clients know
 // the error of a message by its text, which begins with that of this one.
 var ErrBudget = limiter.ErrBudget

@@ -130,13 +130,17 @@ func (s *Service) getRateLimits(ctx context.Context, by *frontend.Session, in *p
 	return out, nil
 }
 
-// health answers HealthCheck. Where callers have identities only those see the members.
+// health answers HealthCheck. Where callers have identities only those see the members, and why the node is not ready.
 func (s *Service) health(by *frontend.Session) (*pb.HealthCheckResp, error) {
+	stranger := s.front.Access != nil && !by.Identified()
 	if err := s.options.Ready(); err != nil {
+		if stranger {
+			err = frontend.ErrNotReady
+		}
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
 	out := &pb.HealthCheckResp{Status: "healthy"}
-	if s.options.Peers == nil || s.front.Access != nil && !by.Identified() {
+	if s.options.Peers == nil || stranger {
 		return out, nil
 	}
 	for _, p := range s.options.Peers() {

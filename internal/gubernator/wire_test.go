@@ -195,6 +195,11 @@ func TestHealth(t *testing.T) {
 	ready, f.service.options.Config.Access, f.service.front.Access = nil, strangers{}, strangers{}
 	is("/v1/HealthCheck", 200,
 		`{"status":"healthy","message":"","peer_count":0,"advertise_address":"","local_peers":[],"region_peers":[]}`)
+	ready = errors.New("member n2 cannot be reached")
+	if status, text := get(f.service, "/v1/HealthCheck"); status != 503 || strings.Contains(text, "n2") {
+		t.Errorf("one who is not identified is told why the node is not ready: %d, %s", status, text)
+	}
+	ready = nil
 	if status, text := post(f.service, `{"requests":[{}]}`); status != 401 || !strings.Contains(text, `"code":16`) {
 		t.Errorf("one who is not identified: %d, %s", status, text)
 	}
