@@ -56,7 +56,7 @@ func TestSim(t *testing.T) {
 	for kind := range Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
 			t.Parallel()
-			failed, apart, full, judged, repeated, settled, slots, raised, drawn := 0, 0, 0, 0, 0, 0, 0, 0, 0
+			failed, apart, full, judged, repeated, settled, slots, raised, drawn, leased := 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 			var sum Outcome
 			reserves := kind != Crowded && kind != Outages // what may be granted again is not judged of them
 			first, runs := firstSeed(t), seeds(t, 30)
@@ -72,6 +72,7 @@ func TestSim(t *testing.T) {
 					sum.Events[e] += n
 				}
 				full += w.crowd.full
+				leased += w.near.lending.units
 				judged += w.stronger.judged
 				repeated += w.stronger.repeated
 				if w.holders != nil {
@@ -112,7 +113,10 @@ func TestSim(t *testing.T) {
 			if drawn == 0 && runs >= quotaRuns {
 				t.Error("no rule drew on a quota")
 			}
-			t.Log(sum.Events, full, judged, repeated, settled, slots, raised, drawn)
+			if leased == 0 && runs >= 20 {
+				t.Error("no lease admitted anything")
+			}
+			t.Log(sum.Events, full, judged, repeated, settled, slots, raised, drawn, leased)
 		})
 	}
 }
