@@ -92,12 +92,12 @@ func (n *Node) check(ctx context.Context, r *Request, d *Decision, peek bool) er
 		d.Refuse()
 		return err
 	}
-	return checkBy(ctx, n, n.node.Rules.Load(), r, d, peek)
+	return n.checkBy(ctx, n.node.Rules.Load(), r, d, peek)
 }
 
 // checkBy decides a request by a set of rules, and by its alternatives if the first ones deny. If all deny, the
 // decision is that of the alternative that has room first.
-func checkBy(ctx context.Context, n *Node, set *rules.Set, r *Request, d *Decision, peek bool) error {
+func (n *Node) checkBy(ctx context.Context, set *rules.Set, r *Request, d *Decision, peek bool) error {
 	if err := n.decider.Check(ctx, set, r, d, peek); err != nil {
 		d.Refuse()
 		return err
@@ -151,7 +151,7 @@ func (n *Node) CheckBatch(ctx context.Context, rs []Request) ([]Decision, error)
 // else the error wraps [ErrInvalid] and nothing was decided. After any error but a
 // [*BatchError] all decisions are denials without a reason.
 func (n *Node) CheckBatchInto(ctx context.Context, rs []Request, ds []Decision) error {
-	return checkBatch(ctx, n, rs, ds, engine.Peeks{})
+	return n.checkBatch(ctx, rs, ds, engine.Peeks{})
 }
 
 // PeekBatchInto is CheckBatchInto for a batch with peeks: request i is only peeked, as by
@@ -163,10 +163,10 @@ func (n *Node) PeekBatchInto(ctx context.Context, rs []Request, ds []Decision, p
 		return fmt.Errorf("%w: a batch of %d requests has %d elements in peeks: give one for each request, or nil if all "+
 			"are peeks", ErrInvalid, len(rs), len(peeks))
 	}
-	return checkBatch(ctx, n, rs, ds, engine.Peeks{All: peeks == nil, Each: peeks})
+	return n.checkBatch(ctx, rs, ds, engine.Peeks{All: peeks == nil, Each: peeks})
 }
 
-func checkBatch(ctx context.Context, n *Node, rs []Request, ds []Decision, peeks engine.Peeks) error {
+func (n *Node) checkBatch(ctx context.Context, rs []Request, ds []Decision, peeks engine.Peeks) error {
 	err := n.usable(ctx)
 	if err == nil && len(rs) != len(ds) {
 		err = fmt.Errorf("%w: a batch of %d requests needs as many decisions, not %d", ErrInvalid, len(rs), len(ds))
@@ -181,7 +181,7 @@ func checkBatch(ctx context.Context, n *Node, rs []Request, ds []Decision, peeks
 		refuseAll(ds)
 		return err
 	}
-	goOn(ctx, n, set, rs, ds, peeks, &bad)
+	n.goOn(ctx, set, rs, ds, peeks, &bad)
 	if set.Doubled() {
 		for i := range ds {
 			arith.Fold(&ds[i])
@@ -195,7 +195,7 @@ func checkBatch(ctx context.Context, n *Node, rs []Request, ds []Decision, peeks
 
 // goOn decides by the next alternatives what a set has denied, all requests for one alternative together. So a batch
 // costs one more question for each alternative, not one for each request, and what goes on comes after the others.
-func goOn(ctx context.Context, n *Node, set *rules.Set, rs []Request, ds []Decision, peeks engine.Peeks,
+func (n *Node) goOn(ctx context.Context, set *rules.Set, rs []Request, ds []Decision, peeks engine.Peeks,
 	bad *engine.Undecided) {
 	var left []int
 	next := set
@@ -310,7 +310,7 @@ func (n *Node) Reset(ctx context.Context, r Request) (int, error) {
 	return count, nil
 }
 
-func resolve(ctx context.Context, n *Node, r *Request) (*engine.Question, error) {
+func (n *Node) resolve(ctx context.Context, r *Request) (*engine.Question, error) {
 	if err := n.usable(ctx); err != nil {
 		return nil, err
 	}

@@ -23,12 +23,12 @@ func (n *Node) Explain(ctx context.Context, r Request) (*Explanation, error) {
 		return nil, err
 	}
 	set := n.node.Rules.Load()
-	e, err := explainBy(ctx, n, set, r)
+	e, err := n.explainBy(ctx, set, r)
 	for last := e; err == nil; {
 		if set, _ = set.Next(&r, last.Decision); set == nil {
 			return e, nil
 		}
-		if last, err = explainBy(ctx, n, set, r); err == nil && sooner(last.Decision, e.Decision) {
+		if last, err = n.explainBy(ctx, set, r); err == nil && sooner(last.Decision, e.Decision) {
 			e = last
 		}
 	}
@@ -36,7 +36,7 @@ func (n *Node) Explain(ctx context.Context, r Request) (*Explanation, error) {
 }
 
 // explainBy is Explain by one set of rules, without the alternatives.
-func explainBy(ctx context.Context, n *Node, set *rules.Set, r Request) (*Explanation, error) {
+func (n *Node) explainBy(ctx context.Context, set *rules.Set, r Request) (*Explanation, error) {
 	q := &engine.Question{Set: set, Request: &r}
 	m, err := q.Set.Resolve(&r, &q.Charge)
 	if err != nil {

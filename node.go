@@ -108,14 +108,14 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	} else if err := n.setRules(c.Rules); err != nil {
 		return nil, err
 	}
-	if err := choose(ctx, n, &c, extras); err != nil {
+	if err := n.choose(ctx, &c, extras); err != nil {
 		return nil, err
 	}
 	return n, nil
 }
 
 // choose sets what decides: a member of a cluster, a backend, or the node's own table.
-func choose(ctx context.Context, n *Node, c *Config, extras BackendExtras) (err error) {
+func (n *Node) choose(ctx context.Context, c *Config, extras BackendExtras) (err error) {
 	switch {
 	case c.Cluster != nil:
 		n.decider, n.cluster, err = c.Cluster.OpenMember(ctx, &n.node)

@@ -55,12 +55,12 @@ func sealKeyOf(c *Config) sealKey {
 // the cluster's deadline, the error wraps [ErrUnanswered]. If the context ends first, it wraps
 // the context's error. Either error states whether the refund may have been made.
 func (n *Node) Refund(ctx context.Context, r Request, receipt Receipt) error {
-	q, err := resolve(ctx, n, &r)
+	q, err := n.resolve(ctx, &r)
 	if err != nil {
 		return err
 	}
 	for _, set := range q.Set.Charged(&r) {
-		if chargedBy(n, set, &r, receipt) { // before an operator decided about the user
+		if n.chargedBy(set, &r, receipt) { // before an operator decided about the user
 			if q, err = resolveBy(set, &r); err != nil {
 				return err
 			}
@@ -68,7 +68,7 @@ func (n *Node) Refund(ctx context.Context, r Request, receipt Receipt) error {
 		}
 	}
 	if others := q.Set.Alternatives(&r); others != nil {
-		if q, receipt, err = ofAlternative(n, others, &r, receipt); err != nil {
+		if q, receipt, err = n.ofAlternative(others, &r, receipt); err != nil {
 			return err
 		}
 	} else if arith.Fields(&receipt).IsCredit() {
@@ -83,9 +83,9 @@ func (n *Node) Refund(ctx context.Context, r Request, receipt Receipt) error {
 }
 
 // chargedBy reports whether a receipt is of a charge of a request by a set of rules.
-func chargedBy(n *Node, set *rules.Set, r *Request, receipt Receipt) bool {
+func (n *Node) chargedBy(set *rules.Set, r *Request, receipt Receipt) bool {
 	if others := set.Alternatives(r); others != nil {
-		q, own, err := ofAlternative(n, others, r, receipt)
+		q, own, err := n.ofAlternative(others, r, receipt)
 		return err == nil && q.Charge.Fits(own)
 	}
 	q, err := resolveBy(set, r)
@@ -113,7 +113,7 @@ func (n *Node) SealReceipt(r *Request, d *Decision) Receipt {
 	var c arith.Charge
 	set := n.node.Rules.Load()
 	if others := set.Alternatives(r); others != nil {
-		q, receipt, err := ofAlternative(n, others, r, d.Receipt)
+		q, receipt, err := n.ofAlternative(others, r, d.Receipt)
 		if err != nil || !q.Charge.Fits(receipt) {
 			return Receipt{}
 		}
@@ -127,7 +127,7 @@ func (n *Node) SealReceipt(r *Request, d *Decision) Receipt {
 
 // ofAlternative returns the alternative that a receipt charged, with the receipt as whatever charged it has issued it.
 // A receipt that fits none is returned with the first.
-func ofAlternative(n *Node, sets []*rules.Set, r *Request, receipt Receipt) (*engine.Question, Receipt, error) {
+func (n *Node) ofAlternative(sets []*rules.Set, r *Request, receipt Receipt) (*engine.Question, Receipt, error) {
 	if arith.Fields(&receipt).IsCredit() {
 		return nil, receipt, fmt.Errorf("%w: a credit does not say which alternative of the rule it is for: refund by the "+
 			"receipt of the check", ErrInvalid)

@@ -87,7 +87,7 @@ func (n *Node) Settle(ctx context.Context, r Request, actual int64, opts ...Sett
 			return Amended{}, err
 		}
 	}
-	return amend(ctx, n, &r, a.Amend)
+	return n.amend(ctx, &r, a.Amend)
 }
 
 // Cancel settles a reservation with 0, which gives back all of the estimate. Otherwise it does
@@ -105,10 +105,10 @@ func (n *Node) Extend(ctx context.Context, r Request) (Amended, error) {
 	if r.Hold == 0 {
 		return Amended{}, fmt.Errorf("%w: the reservation is to be extended by no time: give the request a hold", ErrInvalid)
 	}
-	return amend(ctx, n, &r, limiter.Amend{Extend: true})
+	return n.amend(ctx, &r, limiter.Amend{Extend: true})
 }
 
-func amend(ctx context.Context, n *Node, r *Request, a limiter.Amend) (Amended, error) {
+func (n *Node) amend(ctx context.Context, r *Request, a limiter.Amend) (Amended, error) {
 	if err := n.usable(ctx); err != nil {
 		return Amended{}, err
 	}
@@ -117,12 +117,12 @@ func amend(ctx context.Context, n *Node, r *Request, a limiter.Amend) (Amended, 
 		for _, charged := range set.Charged(r) {
 			known := a
 			known.IgnoreUnknown, known.Lacks = true, true // it may be known for some keys only, and for all by the next
-			if out, err := amendBy(ctx, n, charged, r, known); !elsewhere(out) {
+			if out, err := n.amendBy(ctx, charged, r, known); !elsewhere(out) {
 				return out, err
 			}
 		}
 	}
-	return amendBy(ctx, n, set, r, a)
+	return n.amendBy(ctx, set, r, a)
 }
 
 // elsewhere reports whether a reservation is not one by the set of rules that was asked, if it is one at all.
@@ -130,7 +130,7 @@ func elsewhere(a Amended) bool { return a.State == AmendUnknown || a.State == li
 
 // amendBy is amend by a set of rules. With Lacks it is one of several, so a state that says it is not the one is not
 // observed.
-func amendBy(ctx context.Context, n *Node, set *rules.Set, r *Request, a limiter.Amend) (Amended, error) {
+func (n *Node) amendBy(ctx context.Context, set *rules.Set, r *Request, a limiter.Amend) (Amended, error) {
 	if r.ID == "" {
 		return Amended{}, fmt.Errorf("%w: the request has no id: give that of the check that made the reservation",
 			ErrInvalid)

@@ -57,7 +57,7 @@ func (m *member) Check(ctx context.Context, set *rules.Set, r *limiter.Request, 
 	if m.config.Tracer != nil {
 		c.Trace = m.config.Tracer.Parent(ctx)
 	}
-	if err := core.CheckWithin(ctx, m.core, c, d, patience(ctx)); err != nil {
+	if err := m.core.CheckWithin(ctx, c, d, patience(ctx)); err != nil {
 		return m.Refused(notAwaited(err, "the check may have been counted"))
 	}
 	if err := engine.Spent(d); err != nil {
@@ -102,7 +102,7 @@ func (m *member) Amend(ctx context.Context, q *engine.Question, a limiter.Amend)
 		return limiter.Amended{}, err
 	}
 	done := make(chan route.Outcome, 1)
-	core.Amend(m.core, &q.Charge, a, func(o route.Outcome) { done <- o })
+	m.core.Amend(&q.Charge, a, func(o route.Outcome) { done <- o })
 	what := "settlement"
 	if a.Extend {
 		what = "extension"
@@ -305,8 +305,8 @@ func (m *member) Leave(ctx context.Context) error {
 	case !mine && ctx.Err() == nil:
 		err = nil // HandOver has reported it
 	}
-	if members.CountsOn(m.membership) {
-		core.CountOn(m.core)
+	if m.membership.CountsOn() {
+		m.core.CountOn()
 		m.log.Warn("this node left while it saw no more than half of the others: it counts as a dead member until it is "+
 			"back, or until an operator forgets it",
 			"if it will not be back", "weir members forget "+m.config.Name)

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	core "github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -13,7 +12,7 @@ func (m *member) ExportCounters(part int, f func(*table.Table, limiter.Tick)) (m
 		return false
 	}
 	defer m.closing.RUnlock()
-	return core.ExportCounters(m.core, part, f)
+	return m.core.ExportCounters(part, f)
 }
 
 // ImportCounter implements [engine.Counters].
@@ -23,5 +22,5 @@ func (m *member) ImportCounter(part int, of func(limiter.Tick) (table.Entry, boo
 		return engine.ImportedElsewhere, err
 	}
 	defer m.closing.RUnlock()
-	return core.ImportCounter(m.core, part, of, replace, dry)
+	return m.core.ImportCounter(part, of, replace, dry)
 }

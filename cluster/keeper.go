@@ -359,7 +359,7 @@ func (k *keeper) keep(first promise) {
 	defer k.count.saving.Store(waited) // a save may be under way
 	var err error
 	for i := range all {
-		f, keys := core.PromiseRecord(k.m.core, all[i].a)
+		f, keys := k.m.core.PromiseRecord(all[i].a)
 		if err = k.append(f, k.now(), keys); err != nil {
 			break
 		}

@@ -79,7 +79,7 @@ func (m *member) compare() {
 // clockDifference returns the name of the member whose clock differs most from this node's, and by how much at least;
 // "" if none is seen to differ.
 func (m *member) clockDifference() (name string, by time.Duration) {
-	of, d := cluster.ClockDifference(m.core)
+	of, d := m.core.ClockDifference()
 	if of == 0 {
 		return "", 0
 	}

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	core "github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -101,14 +100,14 @@ func (n *Notes) take(from peer.Instance, note peer.Note) {
 		n.answered(from, note)
 		return
 	}
-	if note.Kind <= peer.News && nameOf(n.member.Load(), from) != "" {
+	if note.Kind <= peer.News && n.member.Load().nameOf(from) != "" {
 		n.inbox.put(from, note, limiter.TickOf(time.Now()))
 	}
 }
 
 func (n *Notes) read(m *member, from peer.Instance, note peer.Note) {
 	defer m.guard.Recover(guard.Cluster, nil)
-	name := nameOf(m, from)
+	name := m.nameOf(from)
 	if name == "" {
 		return // not a member any more
 	}
@@ -118,7 +117,7 @@ func (n *Notes) read(m *member, from peer.Instance, note peer.Note) {
 			return
 		}
 		if text := n.Answer(note.Text); text != nil && len(text) <= MaxNoteBytes {
-			core.SendNote(m.core, from, peer.Note{Kind: peer.Answered, ID: note.ID, Text: text})
+			m.core.SendNote(from, peer.Note{Kind: peer.Answered, ID: note.ID, Text: text})
 		}
 	case peer.News:
 		if n.Told != nil {
@@ -233,7 +232,7 @@ func (n *Notes) Tell(news []byte, names ...string) {
 	}
 	for _, o := range m.core.View().Members {
 		if o.Name != m.config.Name && (len(names) == 0 || slices.Contains(names, o.Name)) {
-			core.SendNote(m.core, o.Instance, peer.Note{Kind: peer.News, Text: news})
+			m.core.SendNote(o.Instance, peer.Note{Kind: peer.News, Text: news})
 		}
 	}
 }
@@ -247,7 +246,7 @@ func (n *Notes) ask(m *member, q *asking, name string, note peer.Note) bool {
 		n.mu.Lock()
 		q.of[o.Instance] = name
 		n.mu.Unlock()
-		return core.SendNote(m.core, o.Instance, note)
+		return m.core.SendNote(o.Instance, note)
 	}
 	return false
 }
@@ -280,7 +279,7 @@ func (n *Notes) watch(m *member) {
 }
 
 // nameOf returns the name of a member in view, empty if it is in none.
-func nameOf(m *member, i peer.Instance) string {
+func (m *member) nameOf(i peer.Instance) string {
 	if o := m.core.View().Member(i); o != nil {
 		return o.Name
 	}

@@ -129,7 +129,7 @@ func (d alternating) agree(r *definition, at *ruleNodes) {
 }
 
 // each returns a copy of each alternative of a set, the first of them the set itself, and lets f complete the others.
-func each(s *Set, f func(k int, other *Set)) (out []*Set) {
+func (s *Set) each(f func(k int, other *Set)) (out []*Set) {
 	for k, have := range s.alternatives {
 		other := s
 		if k > 0 {
@@ -146,7 +146,7 @@ func each(s *Set, f func(k int, other *Set)) (out []*Set) {
 }
 
 // alternate makes the sets of the other alternatives.
-func alternate(s *Set) {
+func (s *Set) alternate() {
 	most := uint8(0)
 	for i := range s.rules {
 		most = max(most, s.rules[i].alternatives)
@@ -170,7 +170,7 @@ func alternate(s *Set) {
 }
 
 // lastOf returns the rule with alternatives that counts a request, nil if none does. It is the last that matches.
-func lastOf(s *Set, r *limiter.Request) *rule {
+func (s *Set) lastOf(r *limiter.Request) *rule {
 	names := []string{r.Rule}
 	if r.Rule == "" {
 		names = s.Matching(r)
@@ -190,7 +190,7 @@ func (s *Set) Alternatives(r *limiter.Request) []*Set {
 	if s.alternatives == nil {
 		return nil
 	}
-	if u := lastOf(s, r); u != nil {
+	if u := s.lastOf(r); u != nil {
 		_, n := u.able(r)
 		return s.alternatives[:n]
 	}
@@ -229,7 +229,7 @@ func (s *Set) Next(r *limiter.Request, d *limiter.Decision) (next *Set, beside t
 	if s.alternatives == nil || d.Allowed {
 		return nil, 0
 	}
-	u := lastOf(s, r)
+	u := s.lastOf(r)
 	if u == nil {
 		return nil, 0
 	}
@@ -267,8 +267,8 @@ func withoutID(r *limiter.Request, c *arith.Charge) error {
 }
 
 // rejectsBesides returns an error for limits of a request that count rejected requests beside a rule with alternatives.
-func rejectsBesides(s *Set, r *limiter.Request, c *arith.Charge) error {
-	if s.alternatives == nil || lastOf(s, r) == nil || !slices.ContainsFunc(r.Limits, func(l *limiter.Limit) bool {
+func (s *Set) rejectsBesides(r *limiter.Request, c *arith.Charge) error {
+	if s.alternatives == nil || s.lastOf(r) == nil || !slices.ContainsFunc(r.Limits, func(l *limiter.Limit) bool {
 		return l.CountRejected() != limiter.CountNone
 	}) {
 		return nil

@@ -28,7 +28,7 @@ func (d matching) halfAnchored(n *node, what string, p *pattern) {
 		return
 	}
 	instead := beginningWith(what, p.text[1:])
-	doubt(d.decoder, n, instead,
+	d.decoder.doubt(n, instead,
 		"%s %s: ^ is a part of the first alternative only, and another one matches anywhere in a path: write %s for paths "+
 			"that begin so", what, quote(p.text), instead)
 }
@@ -65,7 +65,7 @@ func (d matching) queryPath(n *node, what string, p *pattern) {
 	if _, _, err := newPattern(path); err != nil {
 		instead = "attributes:"
 	}
-	doubt(d.decoder, n, instead,
+	d.decoder.doubt(n, instead,
 		"%s %s asks for a query, and the path of a request has none: write %s, and match a parameter that the service "+
 			"sends as an attribute", what, quote(p.text), instead)
 }

@@ -107,7 +107,7 @@ func (d matching) users(n *node, what string) (out values) {
 			d.userText(v, what)
 			if n.Kind == yamltree.Scalar && anyone(v.Text) {
 				instead := map[bool]string{true: `not_user: ""`, false: `user: ""`}[what == "user"]
-				doubt(d.decoder, v, instead,
+				d.decoder.doubt(v, instead,
 					"%s: %s is compared as it stands: write %q for requests with any user, or %s: [%s] for one of that name",
 					what, quote(v.Text), instead, what, v.Text)
 			}
@@ -133,10 +133,10 @@ func anyone(s string) bool {
 func (d matching) userText(v *node, what string) {
 	if rest, ok := negated(v.Text); ok {
 		instead := map[bool]string{true: "not_user: ", false: "user: "}[what == "user"] + plainText(rest)
-		doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for all others", what, quote(v.Text), instead)
+		d.decoder.doubt(v, instead, "%s: %s is compared as it stands: write %q for all others", what, quote(v.Text), instead)
 	} else if list := commaList(v.Text); list != "" {
 		instead := what + ": " + list
-		doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for either of these", what, quote(v.Text),
+		d.decoder.doubt(v, instead, "%s: %s is compared as it stands: write %q for either of these", what, quote(v.Text),
 			instead)
 	}
 }

@@ -161,7 +161,7 @@ func (d costing) methodCosts(n *node, c *costs) {
 // list with that cost is taken as meant.
 func (d costing) freeMethod(k, n *node) {
 	method := upper(clip(k.Text))
-	doubt(d.decoder, k, "not_method: "+method,
+	d.decoder.doubt(k, "not_method: "+method,
 		"a %s costs 0, and is denied all the same while others have used up the limit: write \"not_method: %s\" in match "+
 			"for requests that are not limited, or \"cost: [{method: %s, cost: 0}, {cost: %s}]\" if that is meant",
 		method, method, method, defaultCost(n))

@@ -20,7 +20,7 @@ func (s *Set) doubled(definitions, quotas []definition, outer *definition, o Opt
 	o.Secret, o.Second, o.Seeds = o.Second, nil, nil
 	both := *s
 	both.first, both.second = s, newSet(definitions, quotas, outer, o)
-	both.alternatives = each(&both, func(k int, other *Set) {
+	both.alternatives = both.each(func(k int, other *Set) {
 		other.first, other.second = s.alternatives[k], both.second.alternatives[k]
 	})
 	return &both

@@ -11,7 +11,7 @@ import (
 )
 
 // doubt notes a value that is valid and probably means something else.
-func doubt(d *decoder, at *node, instead, format string, args ...any) {
+func (d *decoder) doubt(at *node, instead, format string, args ...any) {
 	d.oddities = append(d.oddities, oddity{at: at, instead: instead, text: fmt.Sprintf(format, args...)})
 }
 
@@ -39,7 +39,7 @@ func (d matching) misplaced(k, v *node) bool {
 		d.add(k, format, quote(k.Text), what, instead)
 		return false
 	}
-	doubt(d.decoder, k, instead, format, quote(k.Text), what, instead)
+	d.decoder.doubt(k, instead, format, quote(k.Text), what, instead)
 	return true
 }
 
@@ -117,7 +117,7 @@ func (d matching) unlikePattern(n *node, what string, p *pattern) {
 	}
 	if found != "" {
 		instead := write(fixed)
-		doubt(d.decoder, n, instead,
+		d.decoder.doubt(n, instead,
 			"%s %s is a regular expression, in which %s stands for itself: write %s for any one segment", what, quote(p.text),
 			quote(found), instead)
 		return
@@ -131,7 +131,7 @@ func (d matching) unlikePattern(n *node, what string, p *pattern) {
 		fixed = rest + "/"
 	}
 	instead := write(strings.ReplaceAll(fixed, "/*", "/[^/]*"))
-	doubt(d.decoder, n, instead,
+	d.decoder.doubt(n, instead,
 		`%s %s is a regular expression, in which "/*" stands for any number of slashes: write %s, or "/?" for one slash or `+
 			`none`,
 		what, quote(p.text), instead)
@@ -159,7 +159,7 @@ func (d matching) groups(n *node, what string) []string {
 		default:
 			d.groupText(v, what)
 			if n.Kind == yamltree.Scalar && what == "group" && anyone(v.Text) {
-				doubt(d.decoder, v, "",
+				d.decoder.doubt(v, "",
 					"%s: %s is compared as it stands: remove it to match any group, or write %s: [%s] for one of that name",
 					what, quote(v.Text), what, v.Text)
 			}
@@ -177,10 +177,10 @@ func (d matching) groupText(v *node, what string) {
 		if what != "group" {
 			instead = "group: " + plainText(rest)
 		}
-		doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for all others", what, quote(v.Text), instead)
+		d.decoder.doubt(v, instead, "%s: %s is compared as it stands: write %q for all others", what, quote(v.Text), instead)
 	} else if list := commaList(v.Text); list != "" {
 		instead := what + ": " + list
-		doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for either of these", what, quote(v.Text),
+		d.decoder.doubt(v, instead, "%s: %s is compared as it stands: write %q for either of these", what, quote(v.Text),
 			instead)
 	}
 }
@@ -195,7 +195,7 @@ func (d costing) lowerMethod(k *node, cost uint64, rest string) {
 	}
 	name := clip(k.Text)
 	instead := fmt.Sprintf("cost: [{path: ^/%s, cost: %d}, {cost: %s}]", name, cost, rest)
-	doubt(d.decoder, k, instead, "%s is the cost of the HTTP method %s: write %q for a path, or the method in upper case",
+	d.decoder.doubt(k, instead, "%s is the cost of the HTTP method %s: write %q for a path, or the method in upper case",
 		quote(k.Text), method, instead)
 }
 

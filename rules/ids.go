@@ -47,7 +47,7 @@ func (e expiry) String() string {
 
 // fields decodes the fields of a rule, or of the defaults, that are about ids.
 func (t *idTimes) fields(d *decoder) []field {
-	return []field{idTime(d, "id_ttl", &t.ttl), idTime(d, "hold", &t.hold), choice(d, "on_expiry", &t.over)}
+	return []field{d.idTime("id_ttl", &t.ttl), d.idTime("hold", &t.hold), choice(d, "on_expiry", &t.over)}
 }
 
 // idFieldNames returns the names of these fields, which a quota does not have.
@@ -55,7 +55,7 @@ func idFieldNames() []string { return []string{"id_ttl", "hold", "on_expiry"} }
 
 // idTime returns a field for a time in the range of [limiter.MinIDTTL] and
 // [limiter.MaxIDTTL].
-func idTime(d *decoder, name string, out *time.Duration) field {
+func (d *decoder) idTime(name string, out *time.Duration) field {
 	return field{name, func(_, v *node) {
 		if !d.scalar(v, name) {
 			return
@@ -137,7 +137,7 @@ func (u *rule) holds(r *limiter.Request) (h holding) {
 // says how long the id is remembered, and h how long it is held; if u is nil, the request has limits of its own and
 // says both itself. It reports whether the charge has an id, and no hold. A request that no settlement could
 // repeat is not held: then it returns an error, and clears the charge.
-func identify(s *Set, r *limiter.Request, c *arith.Charge, u *rule, h holding) (unheld bool, err error) {
+func (s *Set) identify(r *limiter.Request, c *arith.Charge, u *rule, h holding) (unheld bool, err error) {
 	if c.Len() == 0 {
 		return false, nil
 	}
@@ -145,7 +145,7 @@ func identify(s *Set, r *limiter.Request, c *arith.Charge, u *rule, h holding) (
 		return false, withoutID(r, c)
 	}
 	id := c.Identify()
-	id.ID, id.Life, id.Hold, id.Keep, id.Lent = hashID(s, r), limiter.DefaultIDTTL, r.Hold, false, r.Lent
+	id.ID, id.Life, id.Hold, id.Keep, id.Lent = s.hashID(r), limiter.DefaultIDTTL, r.Hold, false, r.Lent
 	id.Rate, id.Fast = 0, false
 	if r.Lent && r.Hold > 0 {
 		id.Rate = min(r.Rate, arith.MaxRate)
@@ -233,8 +233,8 @@ func assignable(c *arith.Charge, u *limiter.Rule) error {
 }
 
 // identified adds the id of a request to its charge, and completes its match: see identify.
-func identified(s *Set, r *limiter.Request, c *arith.Charge, u *rule, h holding, m Match) (Match, error) {
-	unheld, err := identify(s, r, c, u, h)
+func (s *Set) identified(r *limiter.Request, c *arith.Charge, u *rule, h holding, m Match) (Match, error) {
+	unheld, err := s.identify(r, c, u, h)
 	if err != nil {
 		return Match{}, err
 	}
@@ -268,7 +268,7 @@ func repeatable(r *limiter.Request) error {
 // set are, so that nobody outside can construct two ids with one number. It is never 0. An id is that of the
 // caller who gives it: with the same text another caller has another number. So has a lease: what returns one ends no
 // other hold.
-func hashID(s *Set, r *limiter.Request) uint64 {
+func (s *Set) hashID(r *limiter.Request) uint64 {
 	k0, k1 := s.own.k0, s.own.k1
 	if r.Caller != "" {
 		k0, k1 = siphash.Hash128(k0, ^k1, bytesOf(r.Caller))

@@ -204,10 +204,10 @@ func (d matching) methods(n *node, what string) (out []string) {
 				what)
 		} else if rest, ok := negated(v.Text); ok && slices.Contains(knownMethods(), upper(rest)) {
 			instead := map[bool]string{true: "not_method: ", false: "method: "}[what == "method"] + upper(rest)
-			doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for all others", what, quote(v.Text),
+			d.decoder.doubt(v, instead, "%s: %s is compared as it stands: write %q for all others", what, quote(v.Text),
 				instead)
 		} else if word := strings.ToLower(v.Text); word == "any" || word == "all" {
-			doubt(d.decoder, v, "",
+			d.decoder.doubt(v, "",
 				"%s: %s is compared as it stands, and is not a method of HTTP or gRPC: remove it to match any method", what,
 				quote(v.Text))
 		} else if name := misspelt(v.Text); name != "" {

@@ -64,7 +64,7 @@ func (d matching) networks(n *node, what string) []netip.Prefix {
 			instead = what + ": " + instead
 		}
 		addr, _ := netip.ParseAddr(v.Text)
-		doubt(d.decoder, v, instead, "%s: %s is one address, %s: write %s%s for the network, or %s/%d for this address",
+		d.decoder.doubt(v, instead, "%s: %s is one address, %s: write %s%s for the network, or %s/%d for this address",
 			what, v.Text, reason, instead, other, v.Text, addr.BitLen())
 	}
 	return out
@@ -83,7 +83,7 @@ func (d matching) oneFamily(n *node, what string, networks []netip.Prefix) {
 		has, lacks = lacks, has
 	}
 	instead := what + ": [" + v4 + ", \"" + v6 + "\"]"
-	doubt(d.decoder, n, instead,
+	d.decoder.doubt(n, instead,
 		"%s has all addresses of %s and none of %s: write %s for every address, or its two halves, such as [0.0.0.0/1, "+
 			"128.0.0.0/1], if that is meant", what, has, lacks, instead)
 }
@@ -246,7 +246,7 @@ func (d matching) networkElsewhere(v *node, what, text string) {
 		field = "not_ip"
 	}
 	instead := field + ": " + networkText(text)
-	doubt(d.decoder, v, instead,
+	d.decoder.doubt(v, instead,
 		"%s: %s seems to be the address of a caller, and is compared with the %s of a request: write %s",
 		what, quote(v.Text), strings.TrimPrefix(what, "not_"), instead)
 }
@@ -277,7 +277,7 @@ func (d matching) networkValue(v *node, name string) {
 		return
 	}
 	instead := "ip: " + networkText(v.Text)
-	doubt(d.decoder, v, instead,
+	d.decoder.doubt(v, instead,
 		"attribute %s is compared with %s as it stands, and not with the request's address: write %q in match, beside "+
 			"attributes",
 		quote(name), quote(v.Text), instead)

@@ -21,7 +21,7 @@ func (d matching) contradiction(n *node, m *matcher) {
 		{"ip", len(m.ips) > 0 && len(m.notIPs) > 0 && within(m.ips, m.notIPs)},
 	} {
 		if at := n.At("not_" + x.name); x.never && at != nil {
-			doubt(d.decoder, at, "", "not_%s excludes all that %s asks for, so nothing fits: remove one of them", x.name, x.name)
+			d.decoder.doubt(at, "", "not_%s excludes all that %s asks for, so nothing fits: remove one of them", x.name, x.name)
 		}
 	}
 	attributes := n.At("attributes")
@@ -31,7 +31,7 @@ func (d matching) contradiction(n *node, m *matcher) {
 			return
 		}
 		if at := attributes.At(a.name); at != nil && a.fitsNoValue() {
-			doubt(d.decoder, at, "", "no value of attribute %s fits both conditions: remove one of them", quote(a.name))
+			d.decoder.doubt(at, "", "no value of attribute %s fits both conditions: remove one of them", quote(a.name))
 		}
 	}
 }

@@ -341,7 +341,7 @@ func (d numbers) note(r *definition, at *node, s *spec, l *limiter.Limit, i int)
 	if n.stated {
 		limit(n.most, n.at.At("most"))
 		if n.most < s.Limit {
-			doubt(d.decoder, n.at.At("else"), "", "else is %d, which is above most, %d: requests that state no number may "+
+			d.decoder.doubt(n.at.At("else"), "", "else is %d, which is above most, %d: requests that state no number may "+
 				"do more than any that states one", s.Limit, n.most)
 		}
 		return
@@ -358,7 +358,7 @@ func (d numbers) note(r *definition, at *node, s *spec, l *limiter.Limit, i int)
 		highest = max(highest, e.units)
 	}
 	if highest < s.Limit && len(n.of) > 0 {
-		doubt(d.decoder, n.at.At("else"), "", "else is %d, which is above each number of the table: a request that names "+
+		d.decoder.doubt(n.at.At("else"), "", "else is %d, which is above each number of the table: a request that names "+
 			"no plan, or an unknown one, may do more than any that names one", s.Limit)
 	}
 	c.tables[len(c.tables)-1] = table

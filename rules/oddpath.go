@@ -15,7 +15,7 @@ func (d matching) oddPattern(n *node, what string, p *pattern) {
 	}
 	if fixed := ofLocation(p.text); fixed != "" && what != "pattern" {
 		instead := patternText(what, fixed)
-		doubt(d.decoder, n, instead,
+		d.decoder.doubt(n, instead,
 			"%s %s begins as a location of nginx, and a path is a regular expression alone: write %s",
 			what, quote(p.text), instead)
 		return
@@ -30,7 +30,7 @@ func (d matching) oddPattern(n *node, what string, p *pattern) {
 	}
 	if fixed, class := withoutWordClasses(p.text); class != "" {
 		instead := patternText(what, fixed)
-		doubt(d.decoder, n, instead, "%s %s has %s, which is one character: write %s for one of these words", what,
+		d.decoder.doubt(n, instead, "%s %s has %s, which is one character: write %s for one of these words", what,
 			quote(p.text), quote(class), instead)
 	}
 	if what == "pattern" {
@@ -38,7 +38,7 @@ func (d matching) oddPattern(n *node, what string, p *pattern) {
 	}
 	if fixed, letter := withoutStarredLetter(tree, p.text); letter != "" {
 		instead := patternText(what, fixed)
-		doubt(d.decoder, n, instead,
+		d.decoder.doubt(n, instead,
 			`%s %s is a regular expression, in which "%s*" stands for any number of "%s": write %s, or "(%s)*" if that is meant`,
 			what, quote(p.text), letter, letter, instead, letter)
 	}
@@ -75,7 +75,7 @@ func (d matching) fitsNothing(n *node, what, text string) {
 		rest = withoutAnchors(rest)
 	}
 	instead := patternText(name, rest)
-	doubt(d.decoder, n, instead,
+	d.decoder.doubt(n, instead,
 		"%s %s fits nothing: ^ stands for the beginning, so nothing can come before it, and $ for the end, so nothing can "+
 			"come after it: write %s",
 		what, quote(text), instead)
@@ -105,7 +105,7 @@ func (d matching) slashless(n *node, what, text string) {
 	for _, method := range knownMethods() {
 		if path, ok := strings.CutPrefix(rest, method+" "); ok && strings.HasPrefix(path, "/") {
 			instead := patternText(what, "^"+path)
-			doubt(d.decoder, n, instead,
+			d.decoder.doubt(n, instead,
 				"%s %s asks for a method, and the path of a request has none: write %s, and \"method: %s\" beside it", what,
 				quote(text), instead, method)
 			return
@@ -121,7 +121,7 @@ func (d matching) slashless(n *node, what, text string) {
 			if _, _, err := newPattern("^" + path); err != nil {
 				instead = patternText(what, "^/")
 			}
-			doubt(d.decoder, n, instead,
+			d.decoder.doubt(n, instead,
 				"%s %s asks for a host, and the path of a request has none: write %s, and the host under \"host\"", what,
 				quote(text), instead)
 			return
@@ -131,7 +131,7 @@ func (d matching) slashless(n *node, what, text string) {
 		return
 	}
 	instead := patternText(what, "^/"+rest)
-	doubt(d.decoder, n, instead,
+	d.decoder.doubt(n, instead,
 		"%s %s fits no path that begins with a slash, as those of HTTP and gRPC do: write %s, or %s if the service sends "+
 			"paths without one",
 		what, quote(text), instead, patternText(what, "^("+rest[:1]+")"+rest[1:]))

@@ -180,7 +180,7 @@ func (d *decoder) apply(s *spec, inherited, own []setting) {
 
 // unused reports options that a rule or a quota sets and none of its limits uses: it would
 // do something else than its author wrote.
-func unused(d *decoder, own []setting, r *definition) {
+func (d *decoder) unused(own []setting, r *definition) {
 	calendars := !slices.ContainsFunc(r.limits, func(l *limiter.Limit) bool {
 		return l.Calendar() == limiter.CalendarNone
 	})

@@ -113,7 +113,7 @@ func (u *rule) spellings() (f folding) {
 }
 
 // SameUser reports whether a rule counts two spellings of a user together, so that an [Override] of one is one of both.
-func SameUser(s *Set, rule, one, other string) bool {
+func (s *Set) SameUser(rule, one, other string) bool {
 	i, ok := s.byName[rule]
 	if !ok || i >= len(s.rules) {
 		return one == other
@@ -166,7 +166,7 @@ func (s *Set) With(list []Override) *Set {
 	if plain.second != nil {
 		out.first, out.second = plain.first.With(list), plain.second.With(list)
 	}
-	out.alternatives = each(&out, func(k int, other *Set) {
+	out.alternatives = out.each(func(k int, other *Set) {
 		other.overrides = &overrides{plain: plain.alternatives[k], of: o.of, ofIP: o.ofIP, spelled: o.spelled}
 		if out.second != nil {
 			other.first, other.second = out.first.alternatives[k], out.second.alternatives[k]

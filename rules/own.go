@@ -25,7 +25,7 @@ func (s *Set) resolveOwn(r *limiter.Request, c *arith.Charge) (m Match, err erro
 		if m, err = s.resolveNamed(r, c); err != nil {
 			return Match{}, err
 		}
-		if err = rejectsBesides(s, r, c); err != nil {
+		if err = s.rejectsBesides(r, c); err != nil {
 			return Match{}, err
 		}
 		if m.Outcome.Has(Denied) {
@@ -48,7 +48,7 @@ func (s *Set) resolveOwn(r *limiter.Request, c *arith.Charge) (m Match, err erro
 			named = &s.rules[i]
 			h = named.holds(r)
 		}
-		if _, err = identify(s, r, c, named, h); err != nil {
+		if _, err = s.identify(r, c, named, h); err != nil {
 			return Match{}, err
 		}
 	}

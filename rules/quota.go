@@ -56,9 +56,9 @@ func (d quoting) quota(n *node, outer level) {
 	}); n.Kind != yamltree.Mapping {
 		return
 	}
-	requireName(d.decoder, n, &q, at.name)
+	d.decoder.requireName(n, &q, at.name)
 	if at.limits != nil {
-		ownLimits(d.decoder, &q, at.limits, len(outer.settings), before)
+		d.decoder.ownLimits(&q, at.limits, len(outer.settings), before)
 	} else if !d.reported(n, "limits") {
 		d.add(n, `this quota has no limits: add "limits", as in limits: [1000/hour]`)
 	}

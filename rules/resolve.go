@@ -108,7 +108,7 @@ func (s *Set) Resolve(r *limiter.Request, c *arith.Charge) (Match, error) {
 				u := &s.rules[e.rules[0]]
 				if m, ok := u.fill(r, c); ok {
 					if r.ID != "" {
-						return identified(s, r, c, u, u.holds(r), m)
+						return s.identified(r, c, u, u.holds(r), m)
 					}
 					return m, nil
 				}
@@ -143,7 +143,7 @@ func (s *Set) resolveNamed(r *limiter.Request, c *arith.Charge) (Match, error) {
 	}
 	m.unlimited(c.Len() == 0)
 	if r.ID != "" {
-		return identified(s, r, c, u, u.holds(r), m)
+		return s.identified(r, c, u, u.holds(r), m)
 	}
 	return m, nil
 }
@@ -243,7 +243,7 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *arith.Charge, which whi
 		if onlyShadow && first != nil {
 			h = first.holds(r)
 		}
-		return identified(s, r, c, first, h, m)
+		return s.identified(r, c, first, h, m)
 	}
 	return m, nil
 }

@@ -141,9 +141,9 @@ func (d *decoder) rule(n *node, outer level) {
 	}); n.Kind != yamltree.Mapping {
 		return
 	}
-	requireName(d, n, &r, at.name)
+	d.requireName(n, &r, at.name)
 	if at.limits != nil {
-		ownLimits(d, &r, at.limits, len(outer.settings), before)
+		d.ownLimits(&r, at.limits, len(outer.settings), before)
 	}
 	quoting{d}.draws(&r, at.quotas)
 	r.oddities, d.oddities = d.oddities, nil
@@ -183,7 +183,7 @@ func (d *decoder) rule(n *node, outer level) {
 }
 
 // requireName decodes the name of a rule or a quota, which is n.
-func requireName(d *decoder, n *node, r *definition, name *node) {
+func (d *decoder) requireName(n *node, r *definition, name *node) {
 	if name != nil {
 		d.name(name, r)
 	} else if !d.reported(n, "name") {
@@ -201,11 +201,11 @@ func (r *definition) kind() string {
 
 // ownLimits decodes the limits of a rule or a quota, which inherits so many settings.
 // before is the number of problems before it.
-func ownLimits(d *decoder, r *definition, limits *node, inherited, before int) {
+func (d *decoder) ownLimits(r *definition, limits *node, inherited, before int) {
 	d.used = make(map[*node]bool)
 	r.limits, r.written = d.limits(limits, r)
 	if d.found() == before {
-		unused(d, r.settings[inherited:], r)
+		d.unused(r.settings[inherited:], r)
 	}
 }
 

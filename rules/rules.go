@@ -111,7 +111,7 @@ func Parse(file string, data []byte, o Options) (*Set, error) {
 		d.file(root)
 	}
 	if err := d.err(file); err != nil {
-		return nil, withWarnings(&d, err)
+		return nil, d.withWarnings(err)
 	}
 	s := newSet(d.rules, d.quotas, &d.outer, o)
 	if o.Strict && s.Doubtful() {
@@ -163,7 +163,7 @@ func newSet(definitions, quotas []definition, outer *definition, o Options) *Set
 		s.zoned = s.zoned || s.rules[i].zoneFrom != ""
 	}
 	s.paths = newIndex(s.rules)
-	alternate(s)
+	s.alternate()
 	return s
 }
 

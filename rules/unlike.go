@@ -54,7 +54,7 @@ func (d matching) unlikeName(k, v *node) {
 	}
 	if name, ok := strings.CutPrefix(k.Text, attributePrefix); ok && name != "" {
 		instead := strings.TrimSpace(yamlText(name) + ": " + valueText(v))
-		doubt(d.decoder, k, instead,
+		d.decoder.doubt(k, instead,
 			"%s is an attribute whose name begins with attr:, which names have in keys only: write %q here", quote(k.Text),
 			instead)
 		return
@@ -65,7 +65,7 @@ func (d matching) unlikeName(k, v *node) {
 			value = `""`
 		}
 		instead := yamlText(name) + ": {not: " + value + "}"
-		doubt(d.decoder, k, instead,
+		d.decoder.doubt(k, instead,
 			"%s is an attribute of that name, and not the opposite of attribute %s: write %q for that", quote(k.Text),
 			quote(name), instead)
 	}
@@ -78,7 +78,7 @@ func (d matching) unlikeValue(v *node, name string) {
 		return
 	}
 	write := func(instead, format string) {
-		doubt(d.decoder, v, instead, "attribute %s is compared with %s as it stands: "+format, quote(name), quote(v.Text),
+		d.decoder.doubt(v, instead, "attribute %s is compared with %s as it stands: "+format, quote(name), quote(v.Text),
 			instead)
 	}
 	text := v.Text

@@ -76,7 +76,7 @@ func (r *definition) ownWarnings(quotas []definition) (out []Warning) {
 
 // withWarnings adds to the error of a file the warnings about what has no problem. If the
 // defaults have one, nothing that inherits from them is known well enough.
-func withWarnings(d *decoder, err error) error {
+func (d *decoder) withWarnings(err error) error {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || d.outer.flawed {
 		return err

@@ -174,7 +174,7 @@ func (d zones) oddZone(at *node) {
 	if sign, ok := strings.CutPrefix(name, "Etc/GMT"); ok && len(sign) > 1 && sign != "+0" && sign != "-0" {
 		other := map[byte]string{'+': "-", '-': "+"}[sign[0]] + sign[1:]
 		instead := "Etc/GMT" + other
-		doubt(d.decoder, at, instead,
+		d.decoder.doubt(at, instead,
 			"zone %s is UTC%s, the opposite of what it seems to say: write %s for UTC%s, or a place that has the time of "+
 				"UTC%s if that is meant", quote(name), other, instead, sign, other)
 		return
@@ -182,7 +182,7 @@ func (d zones) oddZone(at *node) {
 	for _, x := range [][3]string{{"EST", "America/New_York", "America/Panama"},
 		{"MST", "America/Denver", "America/Phoenix"}} {
 		if name == x[0] {
-			doubt(d.decoder, at, x[1],
+			d.decoder.doubt(at, x[1],
 				"zone %s has no daylight saving time: write %s for a place that has it, or %s for one that has none", quote(name),
 				x[1], x[2])
 		}

@@ -42,8 +42,8 @@ func ofCopies() []mutation {
 			{"internal/cluster/replica/copy.go", "p.role < peer.Copy || p.epoch == p.mine || ", "p.role < peer.Copy || "},
 		}},
 		{name: "an owner asks whether it has the only copy", pkg: replica, test: "^TestASoleCopyIsTheOnlyOne$", edits: []edit{
-			{"internal/cluster/replica/heir.go", "	o.retired.add(old.to)\n	forgetCopied",
-				"	o.retired.add(old.to)\n	o.soleCopy = t.View.OthersLeave()\n	forgetCopied"},
+			{"internal/cluster/replica/heir.go", "	o.retired.add(old.to)\n	o.forgetCopied",
+				"	o.retired.add(old.to)\n	o.soleCopy = t.View.OthersLeave()\n	o.forgetCopied"},
 		}},
 		{name: "the last heir is dismissed", pkg: replica, test: "^TestTheLastHeirIsDismissed$", edits: []edit{
 			{"internal/cluster/replica/dismiss.go",

@@ -244,16 +244,16 @@ func ofLeases() []mutation {
 			{"rules/ids.go", "	if r.Lent {\n		return", "	if r.Lent && r.Hold < 0 {\n		return"},
 		}},
 		{name: "a check waits for what is lent", pkg: core, test: "^TestWhatIsLentIsRecalled$", edits: []edit{
-			{"internal/cluster/decide.go", "if awaitsLent(t, d, q, charge, answer) {", "if false {"},
+			{"internal/cluster/decide.go", "if d.awaitsLent(t, q, charge, answer) {", "if false {"},
 		}},
 		{name: "what is given back wakes who waits for it", pkg: core, test: "^TestWhatIsLentIsRecalled$", edits: []edit{
 			{"internal/cluster/amend.go", "			replica.GivenBack(t.inputs(), p.r.Own(), &key, k.ID.ID)\n", ""},
 		}},
 		{name: "nothing is lent while checks wait for it", pkg: core, test: "^TestWhatIsLentIsRecalled$", edits: []edit{
-			{"internal/cluster/recall.go", "p != nil && replica.AwaitsLent(p.r.Own(), k.Key(0))", "p == nil"},
+			{"internal/cluster/recall.go", "p != nil && p.r.Own().AwaitsLent(k.Key(0))", "p == nil"},
 		}},
 		{name: "who waits for what is recalled is not refused", pkg: core, test: "^TestWhoDoesNotGiveBack$", edits: []edit{
-			{"internal/cluster/recall.go", "	table.Uncount(d.table, k, answer)\n", ""},
+			{"internal/cluster/recall.go", "	d.table.Uncount(k, answer)\n", ""},
 		}},
 		{name: "nor is a denial that was not counted taken back", pkg: "./limiter/table",
 			test: "^TestUncountLeavesOtherDenials$", edits: []edit{

@@ -94,7 +94,7 @@ func ofSlots() []mutation {
 				{"redisstore/lua/adopt.lua", " and parts[1], parts[2], 1024, open)", " and parts[1], false, 1024, open)"},
 			}},
 		{name: "a denial waits for the end of holds", pkg: suite, test: "^TestHoldsAreRight$", edits: []edit{
-			{"limiter/arith/hold.go", "len(backs) > were; backs = coming", "len(backs) > were+1<<20; backs = coming"},
+			{"limiter/arith/hold.go", "len(backs) > were; backs = l.coming", "len(backs) > were+1<<20; backs = l.coming"},
 		}},
 		{name: "a denial does not wait for holds that stay charged", pkg: suite, test: "^TestHoldsAreRight$", edits: []edit{
 			{"limiter/arith/hold.go", "h.Limit == id && !h.Keep && h.End < before", "h.Limit == id && h.End < before"},

@@ -121,13 +121,13 @@ func ofSteps() []mutation {
 			}},
 		{name: "an owner that the heir names is asked", pkg: "./internal/cluster",
 			test: "^TestAnOwnerThatTheHeirNamesIsAsked$", edits: []edit{
-				{"internal/cluster/route/call.go", "		if asOwner || r.Owner.Instance != 0 && unasked(o, r.Owner.Instance) {",
+				{"internal/cluster/route/call.go", "		if asOwner || r.Owner.Instance != 0 && o.unasked(r.Owner.Instance) {",
 					"		if asOwner || r.Owner.Instance == from {"},
 			}},
 		{name: "a new owner that was asked as heir is asked again", pkg: "./internal/cluster",
 			test: "^TestAnOwnerThatWasAskedAsHeirIsAskedAgain$", edits: []edit{
-				{"internal/cluster/route/call.go", "		if asOwner || r.Owner.Instance != 0 && unasked(o, r.Owner.Instance) {",
-					"		if asOwner || r.Owner.Instance != from && unasked(o, r.Owner.Instance) {"},
+				{"internal/cluster/route/call.go", "		if asOwner || r.Owner.Instance != 0 && o.unasked(r.Owner.Instance) {",
+					"		if asOwner || r.Owner.Instance != from && o.unasked(r.Owner.Instance) {"},
 			}},
 		{name: "a call that a receiver leaves to the giver is routed again", pkg: "./internal/cluster",
 			test: "^TestACallThatWaitedForTheHandoverIsRoutedAgain$", edits: []edit{
@@ -191,7 +191,7 @@ func ofResets() []mutation {
 			}},
 		{name: "a reset that waits for the heir is not repeated", pkg: "./internal/cluster/replica",
 			test: "^TestAWithheldResetStands$", edits: []edit{
-				{"internal/cluster/replica/withheld.go", "		case resetStands(o, h.Facts(), counter):", "		case false:"},
+				{"internal/cluster/replica/withheld.go", "		case o.resetStands(h.Facts(), counter):", "		case false:"},
 			}},
 		{name: "a reset that waited is its asker's to repeat", pkg: "./internal/cluster",
 			test: "^TestAResetThatWaitedIsAskedForAgain$", edits: []edit{

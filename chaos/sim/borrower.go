@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/lease"
 	"github.com/weirlimit/weir/limiter"
@@ -176,7 +175,7 @@ func (b *borrower) giveBack(l *lease.Lease) {
 	b.loans[l] = true
 	b.message(func() {
 		b.n.do(func() {
-			cluster.Amend(b.n.core, charge, limiter.Amend{IgnoreUnknown: true}, func(o route.Outcome) {
+			b.n.core.Amend(charge, limiter.Amend{IgnoreUnknown: true}, func(o route.Outcome) {
 				b.message(func() {
 					known = o.Amended != nil && (o.Amended.State == limiter.AmendDone || o.Amended.State == limiter.AmendRepeated)
 				})

@@ -3,7 +3,6 @@ package sim
 import (
 	"testing"
 
-	"github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -33,7 +32,7 @@ func TestClocksThatDifferAreSeen(t *testing.T) {
 				owner.skew = c.skew
 				d.demandAt(third, 20, 50*ms)
 				d.pass(2 * limiter.Second)
-				of, by := cluster.ClockDifference(third.core)
+				of, by := third.core.ClockDifference()
 				switch {
 				case !c.seen && of != 0:
 					d.fails("%v differs by %v at least", of, by.Duration())
@@ -41,7 +40,7 @@ func TestClocksThatDifferAreSeen(t *testing.T) {
 					d.fails("%v differs by %v at least, want %s by up to 800 ms", of, by.Duration(), owner.name)
 				}
 				d.pass(2 * limiter.Minute)
-				if of, _ := cluster.ClockDifference(third.core); of != 0 {
+				if of, _ := third.core.ClockDifference(); of != 0 {
 					d.fails("%v differs after two minutes without an answer", of)
 				}
 			})

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/limiter"
@@ -143,7 +142,7 @@ func (s *subject) Amend(_ context.Context, r limiter.Request, a limiter.Settling
 		return limiter.Amended{}, err
 	}
 	done, out := false, route.Outcome{}
-	cluster.Amend(s.node().core, &c, a.Amend, func(o route.Outcome) { done, out = true, o })
+	s.node().core.Amend(&c, a.Amend, func(o route.Outcome) { done, out = true, o })
 	if err := s.done(&done, &out); err != nil {
 		return limiter.Amended{}, err
 	}

@@ -159,7 +159,7 @@ func (d *nodeDisk) sync(complete bool, then func()) {
 
 // Keep implements cluster.Promises.
 func (d *nodeDisk) Keep(a peer.Answer, kept func()) {
-	f, keys := cluster.PromiseRecord(d.n.core, a)
+	f, keys := d.n.core.PromiseRecord(a)
 	if err := d.append(f, d.n.Now(), keys); err != nil {
 		d.n.w.fail(err)
 	}

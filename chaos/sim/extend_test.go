@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
@@ -39,7 +38,7 @@ func TestExtensionsAtATime(t *testing.T) {
 				t.Fatal(err)
 			}
 			done := false
-			cluster.Amend(s.node().core, c, limiter.Amend{Extend: true}, func(o route.Outcome) {
+			s.node().core.Amend(c, limiter.Amend{Extend: true}, func(o route.Outcome) {
 				done, states[i] = true, o.Amended.State
 			})
 			s.SetTime(s.clock + limiter.Tick(u%3)*ms)

@@ -207,7 +207,7 @@ func (w *World) extendOne(k *heldKey, b *heldBy, n *Node) {
 		estimate += w.holders.rng.IntN(4)
 	}
 	n.do(func() {
-		cluster.Amend(n.core, b.charge(k, n, estimate), limiter.Amend{Extend: true}, func(o route.Outcome) {
+		n.core.Amend(b.charge(k, n, estimate), limiter.Amend{Extend: true}, func(o route.Outcome) {
 			w.logf("%s extends %s %x to %d: %+v", n.name, k.rule.Name, b.id>>48, estimate, o.Amended)
 			if a := o.Amended; n.alive && a != nil && a.State == limiter.AmendDone && !b.settles {
 				if estimate > b.estimate {
@@ -226,7 +226,7 @@ func (w *World) settleAt(k *heldKey, b *heldBy, n *Node) {
 	}
 	b.settles = true
 	n.do(func() {
-		cluster.Amend(n.core, b.charge(k, n, b.actual), limiter.Amend{IgnoreUnknown: b.actual == 0}, func(o route.Outcome) {
+		n.core.Amend(b.charge(k, n, b.actual), limiter.Amend{IgnoreUnknown: b.actual == 0}, func(o route.Outcome) {
 			w.logf("%s settles %s %x with %d: %+v %+v", n.name, k.rule.Name, b.id>>48, b.actual, o, o.Amended)
 			if !n.alive || o.Unanswered != 0 || o.Amended == nil {
 				return

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -33,7 +32,7 @@ func (d *directed) amend(n *Node, id uint64, cost uint64, a limiter.Amend) *amen
 	c := &arith.Charge{ID: &arith.Idempotency{ID: id, Life: time.Hour, Hold: heldFor}}
 	c.Add(d.key.key(n, cost))
 	x := new(amending)
-	n.do(func() { cluster.Amend(n.core, c, a, func(o route.Outcome) { x.done, x.out = true, o }) })
+	n.do(func() { n.core.Amend(c, a, func(o route.Outcome) { x.done, x.out = true, o }) })
 	return x
 }
 

@@ -186,7 +186,7 @@ func (w *World) extendAt(k *spent, b *spending, n *Node, estimate int) {
 	}
 	at := w.now
 	n.do(func() {
-		cluster.Amend(n.core, b.charge(k, n, estimate), limiter.Amend{Extend: true}, func(o route.Outcome) {
+		n.core.Amend(b.charge(k, n, estimate), limiter.Amend{Extend: true}, func(o route.Outcome) {
 			w.logf("%s extends %s %x to %d: %+v", n.name, k.rule.Name, b.id>>48, estimate, o.Amended)
 			if a := o.Amended; n.alive && o.Unanswered == 0 && a != nil && a.State == limiter.AmendDone && len(b.asked) == 0 {
 				b.from, b.estimate = at, max(b.estimate, estimate)
@@ -206,7 +206,7 @@ func (w *World) settlesAt(k *spent, b *spending, n *Node, number int) {
 	}
 	before := *b // what was known of it when this was asked
 	n.do(func() {
-		cluster.Amend(n.core, b.charge(k, n, number), limiter.Amend{IgnoreUnknown: b.ignore}, func(o route.Outcome) {
+		n.core.Amend(b.charge(k, n, number), limiter.Amend{IgnoreUnknown: b.ignore}, func(o route.Outcome) {
 			w.logf("%s settles %s %x with %d: %+v %+v", n.name, k.rule.Name, b.id>>48, number, o, o.Amended)
 			if !n.alive || o.Unanswered != 0 || o.Amended == nil {
 				return

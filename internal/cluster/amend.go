@@ -9,7 +9,7 @@ import (
 )
 
 // Amend settles or extends the reservation of a charge's ID, see [route.Router.Amend].
-func Amend(c *Core, charge *arith.Charge, a limiter.Amend, done func(route.Outcome)) {
+func (c *Core) Amend(charge *arith.Charge, a limiter.Amend, done func(route.Outcome)) {
 	t := c.begin()
 	defer t.end()
 	defer t.Catch()
@@ -85,7 +85,7 @@ func (d *decider) amendTable(t *turn, q *route.Request) (out limiter.Amended, ch
 // back; nil if there is none.
 func (d *decider) inDoubt(k *arith.Charge) *partition {
 	for i := range k.Len() {
-		if p := d.parts.of(k.Key(i)); p != nil && replica.Attempted(p.r.Own(), k.Key(i), k.ID) {
+		if p := d.parts.of(k.Key(i)); p != nil && p.r.Own().Attempted(k.Key(i), k.ID) {
 			return p
 		}
 	}

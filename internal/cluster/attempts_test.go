@@ -162,11 +162,11 @@ func TestAnAttemptWaitsUntilAllIsTakenBack(t *testing.T) {
 	there.r.Tick(tr.inputs()) // its effects are not done yet
 	there.mu.Unlock()
 	x.p.mu.Lock()
-	if !replica.Attempted(x.p.r.Own(), &k, &arith.Idempotency{ID: 77}) {
+	if !x.p.r.Own().Attempted(&k, &arith.Idempotency{ID: 77}) {
 		t.Error("an attempt does not wait")
 	}
 	x.p.r.EndAwaited(x.c.begin().inputs())
-	if replica.Attempted(x.p.r.Own(), &k, &arith.Idempotency{ID: 77}) {
+	if x.p.r.Own().Attempted(&k, &arith.Idempotency{ID: 77}) {
 		t.Error("an attempt waits for what is taken back")
 	}
 	x.p.mu.Unlock()

@@ -62,15 +62,15 @@ func (c *Core) Explain(charge *arith.Charge, done func([]route.Explained)) {
 // the check may have been charged, answer is not written any more, and the charge must
 // not be reused.
 func (c *Core) Check(ctx context.Context, charge *arith.Charge, answer *limiter.Decision) error {
-	return CheckWithin(ctx, c, charge, answer, 0)
+	return c.CheckWithin(ctx, charge, answer, 0)
 }
 
 // CheckWithin is [Core.Check] with a time of its own for this check, if that is shorter than the
 // configured deadline; 0 means that it has none.
-func CheckWithin(ctx context.Context, c *Core, charge *arith.Charge, answer *limiter.Decision,
+func (c *Core) CheckWithin(ctx context.Context, charge *arith.Charge, answer *limiter.Decision,
 	within limiter.Tick) (err error) {
 	if charge.Trace != nil {
-		defer traced(c, charge)()
+		defer c.traced(charge)()
 	}
 	t := c.begin()
 	if c.decider.fast(t, charge, answer) || c.calls.Leases.Decide(&t.Turn, charge, answer) {
@@ -78,7 +78,7 @@ func CheckWithin(ctx context.Context, c *Core, charge *arith.Charge, answer *lim
 		return nil
 	}
 	w := c.calls.NewWaiting()
-	o := c.calls.Begin(&t.Turn, charge, answer, until(t, within), w.Decided)
+	o := c.calls.Begin(&t.Turn, charge, answer, t.until(within), w.Decided)
 	t.end()
 	if o != nil {
 		err = w.One(ctx, o)
@@ -94,11 +94,11 @@ func CheckWithin(ctx context.Context, c *Core, charge *arith.Charge, answer *lim
 func (c *Core) CheckMany(ctx context.Context, charges []arith.Charge, answers []limiter.Decision,
 	within limiter.Tick) (undecided []int) {
 	if len(charges) > 0 && charges[0].Trace != nil {
-		defer tracedMany(c, charges)()
+		defer c.tracedMany(charges)()
 	}
 	w := c.calls.NewWaiting()
 	w.Expect(int32(len(charges)))
-	open, calls, own := beginMany(c, charges, answers, within, ctx.Done() != nil, w.Decided)
+	open, calls, own := c.beginMany(charges, answers, within, ctx.Done() != nil, w.Decided)
 	w.Expect(int32(open - len(charges)))
 	undecided = w.All(ctx, calls)
 	c.calls.End(w)
@@ -122,16 +122,16 @@ type ownCharge struct {
 // CheckWithin. With keep, BeginMany returns the calls that wait, by the index of their check; nil if none waits.
 func (c *Core) BeginMany(charges []arith.Charge, answers []limiter.Decision, within limiter.Tick, keep bool,
 	done func()) (open int, calls []*route.Call) {
-	open, calls, _ = beginMany(c, charges, answers, within, keep, done)
+	open, calls, _ = c.beginMany(charges, answers, within, keep, done)
 	return open, calls
 }
 
 // beginMany is BeginMany, and returns the copies of the charges that were not decided at once. The core may
 // read those for a moment after the deadline ended their checks.
-func beginMany(c *Core, charges []arith.Charge, answers []limiter.Decision, within limiter.Tick, keep bool,
+func (c *Core) beginMany(charges []arith.Charge, answers []limiter.Decision, within limiter.Tick, keep bool,
 	done func()) (open int, calls []*route.Call, own []ownCharge) {
 	t := c.begin()
-	by := until(t, within)
+	by := t.until(within)
 	for i := range min(table.Ahead, len(charges)) {
 		c.decider.prefetch(t, &charges[i])
 	}
@@ -140,7 +140,7 @@ func beginMany(c *Core, charges []arith.Charge, answers []limiter.Decision, with
 			c.decider.prefetch(t, &charges[next])
 		}
 		if next := i + table.Ahead/2; next < len(charges) {
-			prefetchIDs(&c.decider, t, &charges[next])
+			c.decider.prefetchIDs(t, &charges[next])
 		}
 		if c.decider.fast(t, &charges[i], &answers[i]) || c.calls.Leases.Decide(&t.Turn, &charges[i], &answers[i]) {
 			continue
@@ -165,7 +165,7 @@ func beginMany(c *Core, charges []arith.Charge, answers []limiter.Decision, with
 
 // until returns when the policy answers a check that waits within a time of its own; 0, for the
 // configured deadline, if it has none or a longer one.
-func until(t *turn, within limiter.Tick) limiter.Tick {
+func (t *turn) until(within limiter.Tick) limiter.Tick {
 	if within <= 0 || within >= t.c.config.Deadline {
 		return 0
 	}

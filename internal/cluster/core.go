@@ -70,7 +70,7 @@ func New(c Config) *Core {
 	core.calls = route.New(route.Config{
 		Self: core.self, Deadline: c.Deadline, Mesh: core.mesh, Rules: rules, View: core.view.Load, Places: near,
 		Fallback: c.Fallback, CachedDenials: c.CachedDenials, Wall: wallOf(c.Scheduler),
-		Sample: func(charge *arith.Charge) { table.Sample(c.Table, charge) },
+		Sample: func(charge *arith.Charge) { c.Table.Sample(charge) },
 	})
 	core.memberNews = memberNews{self: c.Self, registry: members.NewRegistry(c.Self.Name), links: core.mesh,
 		view: &core.view, sched: c.Scheduler}

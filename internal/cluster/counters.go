@@ -11,7 +11,7 @@ import (
 )
 
 // ExportCounters calls f with the table under a partition's lock, if this node owns it, and reports whether it does.
-func ExportCounters(c *Core, part int, f func(*table.Table, limiter.Tick)) (mine bool) {
+func (c *Core) ExportCounters(part int, f func(*table.Table, limiter.Tick)) (mine bool) {
 	t := c.begin()
 	defer t.end()
 	defer t.Catch()
@@ -24,7 +24,7 @@ func ExportCounters(c *Core, part int, f func(*table.Table, limiter.Tick)) (mine
 }
 
 // ImportCounter imports a counter, if this node owns its partition. Copies get it as they get charges.
-func ImportCounter(c *Core, part int, of func(limiter.Tick) (table.Entry, bool), replace, dry bool) (
+func (c *Core) ImportCounter(part int, of func(limiter.Tick) (table.Entry, bool), replace, dry bool) (
 	did engine.Imported, err error) {
 	t := c.begin()
 	defer t.end()
@@ -40,7 +40,7 @@ func ImportCounter(c *Core, part int, of func(limiter.Tick) (table.Entry, bool),
 		var e table.Entry
 		did, e, err = engine.ImportInto(c.table, t.At, part, of, replace, dry)
 		if err == nil && did >= engine.ImportedAdded && !dry {
-			replica.Imported(r.Own(), s, e.Hi)
+			r.Own().Imported(s, e.Hi)
 		}
 	})
 	return did, err

@@ -111,8 +111,8 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 	if q.Charge.ID != nil && slices.ContainsFunc(parts, func(p *partition) bool { return p.r.Own().Behind() }) {
 		return route.Overloaded, parts[0]
 	}
-	if refusesLease(t, d, q.Charge) {
-		lendsNothing(t, d, q.Charge, answer)
+	if d.refusesLease(t, q.Charge) {
+		d.lendsNothing(t, q.Charge, answer)
 		return route.Answered, nil
 	}
 	if d.pointless(t, q.Charge) {
@@ -214,7 +214,7 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		if !d.charge(t, q.Final, charge, answer, idle) {
 			return route.Overloaded
 		}
-		if awaitsLent(t, d, q, charge, answer) {
+		if d.awaitsLent(t, q, charge, answer) {
 			return route.Kept
 		}
 	case d.contend(t, p, q):
@@ -273,7 +273,7 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 			cost = k.Cost
 		}
 		p := d.parts.of(k)
-		replica.Converted(p.r.Own(), charge, i)
+		p.r.Own().Converted(charge, i)
 		if stamp, wait := p.charged(t, k, id, id != nil && charge.ID.Came&(1<<i) != 0, cost); wait {
 			h = d.withhold(t, p, h, q, stamp, answer, idle)
 		}
@@ -314,7 +314,7 @@ func (d *decider) attempted(t *turn, k *arith.Charge, parts []*partition) *parti
 		return nil // usually the former, without a search in the table
 	}
 	for i := range k.Len() {
-		if p := d.parts.of(k.Key(i)); p != nil && replica.Attempted(p.r.Own(), k.Key(i), k.ID) {
+		if p := d.parts.of(k.Key(i)); p != nil && p.r.Own().Attempted(k.Key(i), k.ID) {
 			return p
 		}
 	}
@@ -426,6 +426,6 @@ func (d *decider) fast(t *turn, charge *arith.Charge, answer *limiter.Decision) 
 	if d.decide(t, &q, []*partition{p}, answer, nil) != route.Answered {
 		return false
 	}
-	at, _, _ := inTheWay(t, d, charge, answer)
+	at, _, _ := d.inTheWay(t, charge, answer)
 	return at == nil // otherwise nothing has changed, and it may wait
 }

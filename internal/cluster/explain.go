@@ -11,7 +11,6 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
-	"github.com/weirlimit/weir/limiter/table"
 )
 
 // maxCounts bounds the counts of one key that are sent, over all its limits, so that an
@@ -31,7 +30,7 @@ func (d *decider) explain(t *turn, q *route.Request, parts []*partition, answer 
 			if text, never := strings.CutSuffix(told[i].Arithmetic, ": never"); never && !l.Never {
 				told[i].Arithmetic = text + ": never by this share"
 			}
-			s, sees, when := shareIn(d, t, q.Charge.Key(l.Key)), "sees", ""
+			s, sees, when := d.shareIn(t, q.Charge.Key(l.Key)), "sees", ""
 			if s.ended {
 				sees, when = "saw", " a moment ago"
 			}
@@ -39,7 +38,7 @@ func (d *decider) explain(t *turn, q *route.Request, parts []*partition, answer 
 				s.live, s.of, when)
 		}
 		k := charge.Key(answer.Limit(i).Key)
-		if to := lentTo(t, d, k); to != "" {
+		if to := d.lentTo(t, k); to != "" {
 			told[i].State = append(told[i].State, limiter.Field{Name: "lent", Value: to})
 		}
 		answer.Limit(i).Owner = d.name
@@ -69,11 +68,11 @@ func (b borrowing) to(whom string) string {
 
 // lentTo returns who has borrowed how many units of a key, and until when, as "96 to b until 10:32:05, 32 to clients
 // until 10:32:06"; "" if nobody has.
-func lentTo(t *turn, d *decider, k *arith.Key) string {
+func (d *decider) lentTo(t *turn, k *arith.Key) string {
 	by, clients := make(map[string]borrowing), borrowing{}
-	for _, h := range table.Lent(d.table, k) {
+	for _, h := range d.table.Lent(k) {
 		if i, member := route.Borrower(t.view(), h.ID); member {
-			by[nameOf(t, i)] = by[nameOf(t, i)].with(&h)
+			by[t.nameOf(i)] = by[t.nameOf(i)].with(&h)
 		} else {
 			clients = clients.with(&h)
 		}

@@ -195,7 +195,7 @@ func TestResultsOfAmendmentsThatCannotBe(t *testing.T) {
 		c, charge := rememberer(t)
 		charge.ID = &arith.Idempotency{ID: 7, Life: time.Minute}
 		told := false
-		Amend(c, charge, limiter.Amend{}, func(o route.Outcome) { told = o.Amended != nil })
+		c.Amend(charge, limiter.Amend{}, func(o route.Outcome) { told = o.Amended != nil })
 		asked := drain(c)[other].Refunds
 		if len(asked) != 1 || asked[0].Kind != peer.AmendHold {
 			t.Fatalf("asked is %+v", asked)

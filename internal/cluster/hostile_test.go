@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirlimit/weir/internal/cluster/members"
 	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -88,7 +87,7 @@ func TestNobodyHasAnothersInstance(t *testing.T) {
 		c.Deliver(&peer.Frame{From: other, To: self, Known: []peer.Known{
 			{Name: c.View().Member(other).Name, Instance: other}, {Name: name, Instance: of},
 		}})
-		if told := c.registry.Counts(name) || members.Told(c.registry) > 0; told != (of != self) {
+		if told := c.registry.Counts(name) || c.registry.Told() > 0; told != (of != self) {
 			t.Errorf("%s is heard of: %v", name, told)
 		}
 	}

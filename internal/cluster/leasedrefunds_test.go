@@ -141,7 +141,7 @@ func TestAnOwnerRefundsWhatALeaseUsed(t *testing.T) {
 	charge.ID = &arith.Idempotency{ID: x.id, Life: limiter.Second.Duration()}
 	charge.Add(arith.Key{Hash: arith.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r"), Cost: 3})
 	var at limiter.Tick
-	Amend(x.c, charge, limiter.Amend{IgnoreUnknown: true}, func(o route.Outcome) { at = o.At })
+	x.c.Amend(charge, limiter.Amend{IgnoreUnknown: true}, func(o route.Outcome) { at = o.At })
 	x.settle()
 	x.wants(997, "3 of 4 were used")
 	if at == 0 {

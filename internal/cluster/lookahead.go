@@ -53,7 +53,7 @@ func (l *lookahead) next(keys int) {
 		part, id := int(l.frame.Batches[l.batch].Partition), &l.ids[l.at%uint(len(l.ids))]
 		l.at++
 		if id.hi != 0 {
-			table.PrefetchID(l.table, id.part, id.hi)
+			l.table.PrefetchID(id.part, id.hi)
 		}
 		id.part, id.hi = part, 0
 		if int(e.Limit) < len(l.limits) && !e.Gone && l.limits[e.Limit].Algorithm() == arith.Remembered {
@@ -82,14 +82,14 @@ func (d *decider) prefetch(t *turn, charge *arith.Charge) {
 }
 
 // prefetchIDs prefetches the ids of a check that this node is going to decide, some checks after prefetch.
-func prefetchIDs(d *decider, t *turn, charge *arith.Charge) {
+func (d *decider) prefetchIDs(t *turn, charge *arith.Charge) {
 	if charge.ID == nil {
 		return
 	}
 	defer t.Catch()
 	for i := range charge.Len() {
 		if k := charge.Key(i); k.Cost > 0 && d.parts.owner(k) == t.c.self {
-			table.PrefetchID(d.table, table.PartitionOf(k), table.IDOf(k, charge.ID.ID).Hi)
+			d.table.PrefetchID(table.PartitionOf(k), table.IDOf(k, charge.ID.ID).Hi)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func (m *memberNews) leave(t *turn, v *view.View, knows func(peer.Instance) bool
 
 // CountOn tells the members of the view, directly, that this node counts on when it has left,
 // as one that comes back, see [members.CountsOn].
-func CountOn(c *Core) {
+func (c *Core) CountOn() {
 	t := c.begin()
 	defer t.end()
 	v := t.view()

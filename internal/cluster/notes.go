@@ -1,16 +1,15 @@
 package cluster
 
 import (
-	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/peer"
 )
 
 // SendNote sends a note to a member. It reports false if the member is not in direct reach.
-func SendNote(c *Core, to peer.Instance, n peer.Note) bool {
+func (c *Core) SendNote(to peer.Instance, n peer.Note) bool {
 	if len(n.Text) > peer.MaxNoteBytes {
 		return false
 	}
 	t := c.begin()
 	defer t.end()
-	return mesh.SendNote(&t.Out, to, n)
+	return t.Out.SendNote(to, n)
 }

@@ -8,12 +8,11 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
-	"github.com/weirlimit/weir/limiter/table"
 )
 
 // refusesLease reports whether a charge asks for a lease and nothing is lent: by a share, by a rule that does not lend,
 // beside members that could not copy it, or while a check waits for what is lent.
-func refusesLease(t *turn, d *decider, k *arith.Charge) bool {
+func (d *decider) refusesLease(t *turn, k *arith.Charge) bool {
 	if k.ID == nil || !k.ID.Lent {
 		return false
 	}
@@ -25,11 +24,11 @@ func refusesLease(t *turn, d *decider, k *arith.Charge) bool {
 		return true
 	}
 	return d.shareOf(t, k) != k || !t.view().Speaks(peer.LeaseWire) ||
-		p != nil && replica.AwaitsLent(p.r.Own(), k.Key(0))
+		p != nil && p.r.Own().AwaitsLent(k.Key(0))
 }
 
 // lendsNothing writes the denial of a lease.
-func lendsNothing(t *turn, d *decider, k *arith.Charge, answer *limiter.Decision) {
+func (d *decider) lendsNothing(t *turn, k *arith.Charge, answer *limiter.Decision) {
 	_ = engine.Refuse(d.table, t.At, k, answer, 0)
 	for i := range answer.Len() {
 		answer.Limit(i).Owner = d.name
@@ -47,7 +46,7 @@ type loan struct {
 // them; nil if the check was admitted, has changed something, or would be denied although that is given back. alone
 // reports whether it would be admitted if all that is lent was given back, also what is not waited for. The rule of the
 // check need not lend: others do that count in the same place, or it did.
-func inTheWay(t *turn, d *decider, k *arith.Charge, answer *limiter.Decision) (at *partition, all []loan, alone bool) {
+func (d *decider) inTheWay(t *turn, k *arith.Charge, answer *limiter.Decision) (at *partition, all []loan, alone bool) {
 	if answer.Allowed || k.Peek || k.ID != nil && k.ID.Lent || arith.Fields(&answer.Receipt).Charged != 0 ||
 		arith.BlockBegan(answer) {
 		return nil, nil, false
@@ -65,7 +64,7 @@ func inTheWay(t *turn, d *decider, k *arith.Charge, answer *limiter.Decision) (a
 			return nil, nil, false
 		}
 		if lent[l.Key] == 0 {
-			for _, h := range table.Lent(d.table, key) {
+			for _, h := range d.table.Lent(key) {
 				if h.Sliced {
 					continue
 				}
@@ -89,18 +88,18 @@ func inTheWay(t *turn, d *decider, k *arith.Charge, answer *limiter.Decision) (a
 
 // awaitsLent has a check that was denied wait, if lent units stand in its way: it recalls them. It reports whether the
 // check waits. If it does not, its denial is not cached: what is lent may come back at any time.
-func awaitsLent(t *turn, d *decider, q *route.Request, k *arith.Charge, answer *limiter.Decision) bool {
-	p, all, alone := inTheWay(t, d, k, answer)
+func (d *decider) awaitsLent(t *turn, q *route.Request, k *arith.Charge, answer *limiter.Decision) bool {
+	p, all, alone := d.inTheWay(t, k, answer)
 	q.Reply.Provisional = alone
 	if p == nil || !p.r.Own().MayWait(t.inputs(), &q.Wait) || !d.pending.admits(&q.Reply) {
 		return false
 	}
 	for _, x := range all {
 		if at := d.parts.of(x.key); at.r.Own().Waits.Recall(t.inputs(), x.id, x.end-t.At) {
-			recall(t, x)
+			t.recall(x)
 		}
 	}
-	table.Uncount(d.table, k, answer)
+	d.table.Uncount(k, answer)
 	kept := *q
 	kept.Charge = q.Charge.Clone()
 	replica.AwaitLent(t.inputs(), p.r.Own(), &kept)
@@ -109,7 +108,7 @@ func awaitsLent(t *turn, d *decider, q *route.Request, k *arith.Charge, answer *
 }
 
 // recall asks the holder of a lease to give it back.
-func recall(t *turn, x loan) {
+func (t *turn) recall(x loan) {
 	to, found := route.Borrower(t.view(), x.id)
 	switch {
 	case !found:

@@ -57,10 +57,10 @@ const ClocksDiffer = route.ClocksDiffer
 
 // ClockDifference returns the member whose clock differs most from this node's, if one is seen to differ by more than
 // [ClocksDiffer], and by how much at least; otherwise 0.
-func ClockDifference(c *Core) (of peer.Instance, by limiter.Tick) {
+func (c *Core) ClockDifference() (of peer.Instance, by limiter.Tick) {
 	now := c.config.Scheduler.Now()
 	if c.config.Clock != nil {
 		now = c.config.Clock(now)
 	}
-	return route.ClockDifference(c.calls, now)
+	return c.calls.ClockDifference(now)
 }

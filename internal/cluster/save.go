@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/weirlimit/weir/internal/cluster/members"
 	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
@@ -255,7 +254,7 @@ func (s *saver) members(whole bool) error {
 }
 
 // PromiseRecord returns the frame and the keys of one promise.
-func PromiseRecord(c *Core, a peer.Answer) (*peer.Frame, []peer.RecordKey) {
+func (c *Core) PromiseRecord(a peer.Answer) (*peer.Frame, []peer.RecordKey) {
 	return &peer.Frame{From: c.self, Answers: []peer.Answer{a}},
 		[]peer.RecordKey{{Key: promisesOf + uint32(a.Partition), Replaces: true, Weight: promiseWeight}}
 }
@@ -289,7 +288,7 @@ func (d *Disk) Restore(f *peer.Frame, at limiter.Tick, keys []peer.RecordKey) (r
 		c.partitions.at(t, a.Partition, func(r *replica.Replica, s *replica.Step) { r.OnDisk().RestorePromises(s, a) })
 	}
 	if wants(membersKey) {
-		members.Restore(c.registry, f.Known, t.Now)
+		c.registry.Restore(f.Known, t.Now)
 	}
 	return refused, err
 }

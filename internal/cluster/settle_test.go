@@ -34,7 +34,7 @@ func TestSettlementsAskTheFirstOwnerFirst(t *testing.T) {
 		charge := spread(c, like, third, other)
 		charge.ID = &arith.Idempotency{ID: 7, Life: time.Minute}
 		var got *route.Outcome
-		Amend(c, charge, limiter.Amend{}, func(o route.Outcome) { got = &o })
+		c.Amend(charge, limiter.Amend{}, func(o route.Outcome) { got = &o })
 		reply := func(from peer.Instance, id uint64, state limiter.AmendState) {
 			first := uint64(0)
 			if row.want.Amended != nil {
@@ -100,7 +100,7 @@ func TestSettlementsOfSeveralRulesAskForEstimates(t *testing.T) {
 		rule.Name = "another"
 		charge.Key(1).Rule, charge.ID = &rule, &arith.Idempotency{ID: 7, Life: time.Minute}
 		var got *route.Outcome
-		Amend(c, charge, limiter.Amend{}, func(o route.Outcome) { got = &o })
+		c.Amend(charge, limiter.Amend{}, func(o route.Outcome) { got = &o })
 		out := drain(c)
 		for i, from := range []peer.Instance{third, other} {
 			f := out[from]

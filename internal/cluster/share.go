@@ -54,7 +54,7 @@ type share struct {
 // shareIn returns the share that applies to a key of a rule under local: in a minority, of those that this node sees;
 // where it looks and finds only a minority in reach, of those; and when a minority is over, of those that it saw, until
 // it has merged what an owner of the majority had, or that would have come.
-func shareIn(d *decider, t *turn, key *arith.Key) share {
+func (d *decider) shareIn(t *turn, key *arith.Key) share {
 	v := t.view()
 	if v.Minority() {
 		return share{live: uint64(len(v.Members)), of: uint64(v.Recent)}
@@ -80,7 +80,7 @@ func (d *decider) shareOf(t *turn, k *arith.Charge) *arith.Charge {
 		if !k.Peek {
 			d.few.ask(t, t.view())
 		}
-		s := shareIn(d, t, key)
+		s := d.shareIn(t, key)
 		if s.of == 0 {
 			continue
 		}

@@ -3,7 +3,6 @@ package cluster
 import (
 	"slices"
 
-	"github.com/weirlimit/weir/internal/cluster/members"
 	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/route"
@@ -32,7 +31,7 @@ func (s surroundings) Counts(i peer.Instance) bool {
 }
 
 // Told returns how many more members those in the view tell of, by too few words for them to count.
-func (s surroundings) Told() int { return members.Told(s.c.registry) }
+func (s surroundings) Told() int { return s.c.registry.Told() }
 
 // Owner returns the member to ask about a key.
 func (s surroundings) Owner(k *arith.Key) (to peer.Instance, managed bool) {

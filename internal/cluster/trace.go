@@ -25,7 +25,7 @@ const (
 const maxTraced = 16
 
 // traced begins the span of a check of this node, and returns its end.
-func traced(c *Core, charge *arith.Charge) (end func()) {
+func (c *Core) traced(charge *arith.Charge) (end func()) {
 	name := SpanForward
 	if to, one := c.calls.Owner(charge); one && to == c.self {
 		name = SpanDecide
@@ -36,7 +36,7 @@ func traced(c *Core, charge *arith.Charge) (end func()) {
 
 // tracedMany begins the span of a batch, of which the first charges have a trace, and returns
 // its end.
-func tracedMany(c *Core, charges []arith.Charge) (end func()) {
+func (c *Core) tracedMany(charges []arith.Charge) (end func()) {
 	own, end := c.config.Tracer.Start(charges[0].Trace, SpanBatch)
 	for i := range charges {
 		charges[i].Trace = nil

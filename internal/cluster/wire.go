@@ -117,7 +117,7 @@ func (in *intake) batches(t *turn, f *peer.Frame, may *credible) {
 		}
 		limits[i] = l
 	}
-	source := in.table.Source(nameOf(t, f.From))
+	source := in.table.Source(t.nameOf(f.From))
 	rest, ids, ahead := f.Entries, f.IDs, lookahead{table: in.table, frame: f, limits: limits}
 	for i := range f.Batches {
 		b := &f.Batches[i]
@@ -143,7 +143,7 @@ func (in *intake) batches(t *turn, f *peer.Frame, may *credible) {
 }
 
 // nameOf returns the name of a member, or of a member that has just left the view.
-func nameOf(t *turn, i peer.Instance) string {
+func (t *turn) nameOf(i peer.Instance) string {
 	if m := t.view().Member(i); m != nil {
 		return m.Name
 	}

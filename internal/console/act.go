@@ -27,7 +27,7 @@ func (c *Console) back(w http.ResponseWriter, r *http.Request, by *transport.Adm
 	v := newQuery("path", why.Path, "method", why.Method, "user", why.User, "ip", why.IP, "group", why.Group, "rule",
 		why.Rule,
 		"tenant", why.Tenant, "attributes", why.Attributes, "done", done, "n", fmt.Sprint(n),
-		"said", said(c, r, by, done, fmt.Sprint(n)))
+		"said", c.said(r, by, done, fmt.Sprint(n)))
 	seeOther(w, "/why?"+v)
 }
 

@@ -87,7 +87,7 @@ func (c mover) answerExport(q *exported) *page {
 // part returns lines of a partition, if this node decides about it. The partition is locked for a few keys at a time.
 func (x *pager) part(part int, from position) (lines []json.RawMessage, mine bool) {
 	var keys []uint64
-	mine = x.of.ExportCounters(part, func(t *table.Table, _ limiter.Tick) { keys = table.Keys(t, part) })
+	mine = x.of.ExportCounters(part, func(t *table.Table, _ limiter.Tick) { keys = t.Keys(part) })
 	slices.Sort(keys)
 	begin, _ := slices.BinarySearch(keys, from.Key)
 	for keys = keys[begin:]; mine && len(keys) > 0; {

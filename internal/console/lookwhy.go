@@ -180,7 +180,7 @@ func (c *Console) lookWhy(ctx context.Context, asked url.Values, by *transport.A
 	ip, _ := rules.OverrideAddress(w.IP)
 	set := weir.Administered(c.config.Node()).Rules.Load()
 	for _, o := range c.latest() {
-		concerns := o.User != "" && rules.SameUser(set, o.Rule, o.User, w.User) || o.IP != "" && o.IP == ip
+		concerns := o.User != "" && set.SameUser(o.Rule, o.User, w.User) || o.IP != "" && o.IP == ip
 		if concerns && o.Tenant == w.Tenant && (o.Rule == e.Answer.Rule || slices.Contains(e.Rules, o.Rule)) &&
 			(w.Override == nil || o.User == w.User && o.User != "" || w.Override.User == "") {
 			w.Override = &o

@@ -320,7 +320,7 @@ func whyNot(err error) string {
 }
 
 // said returns the mark of an address that says what was done: no link of someone else says so.
-func said(c *Console, r *http.Request, by *transport.AdminCaller, done, n string) string {
+func (c *Console) said(r *http.Request, by *transport.AdminCaller, done, n string) string {
 	return c.signed("done", cookie(r), by.Name(), done, n)
 }
 
@@ -328,7 +328,7 @@ func said(c *Console, r *http.Request, by *transport.AdminCaller, done, n string
 func (c *Console) flash(r *http.Request, by *transport.AdminCaller) string {
 	get := r.URL.Query().Get
 	done, n := get("done"), get("n")
-	if !hmac.Equal([]byte(get("said")), []byte(said(c, r, by, done, n))) {
+	if !hmac.Equal([]byte(get("said")), []byte(c.said(r, by, done, n))) {
 		return ""
 	}
 	switch done {

@@ -32,7 +32,7 @@ func (by *Slices) lend(t *table.Table, now limiter.Tick, c *arith.Charge, d *lim
 	k, id := c.Key(0), c.ID.ID
 	each := len(k.Rule.Limits)
 	all, allUnits, entries, units := each, k.Cost, each, k.Cost
-	for _, h := range table.Lent(t, k) {
+	for _, h := range t.Lent(k) {
 		if h.ID == id {
 			return t.Decide(now, c, d) // it is a repetition
 		}

@@ -33,7 +33,7 @@ func Decide(t *table.Table, by *Slices, now limiter.Tick, c *arith.Charge, d *li
 	bursts := k.Cost
 	var room [slices.MaxHolders]slices.Held // on the stack
 	held := room[:0]
-	table.EachLent(t, k, func(h arith.Hold) {
+	t.EachLent(k, func(h arith.Hold) {
 		if !h.Sliced || h.End <= now {
 			return
 		}

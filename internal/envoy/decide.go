@@ -303,7 +303,7 @@ func (s *Service) atomic(ctx context.Context, items []item) error {
 	if err := s.decide(ctx, &quotas, (*item).told); err != nil {
 		return err
 	}
-	denied := overQuota(s, items)
+	denied := s.overQuota(items)
 	var err error
 	if denied {
 		err = s.peek(ctx, ordinary)
@@ -422,14 +422,14 @@ func (s *Service) quota(it *item) bool {
 }
 
 // denies reports whether decided items deny their request.
-func denies(s *Service, items []item) bool {
-	return overQuota(s, items) || slices.ContainsFunc(items, func(it item) bool {
+func (s *Service) denies(items []item) bool {
+	return s.overQuota(items) || slices.ContainsFunc(items, func(it item) bool {
 		return it.over && !it.shadow() && !s.quota(&it)
 	})
 }
 
 // overQuota reports whether there are quotas and all of them are over.
-func overQuota(s *Service, items []item) bool {
+func (s *Service) overQuota(items []item) bool {
 	quotas := 0
 	for i := range items {
 		if it := &items[i]; s.quota(it) && !it.limit.Unlimited && !it.back {

@@ -19,7 +19,7 @@ import (
 func (s *Service) response(in *rls.RateLimitRequest, items []item) *rls.RateLimitResponse {
 	out := &rls.RateLimitResponse{OverallCode: rls.RateLimitResponse_OK,
 		Statuses: make([]*rls.RateLimitResponse_DescriptorStatus, len(items))}
-	over := denies(s, items)
+	over := s.denies(items)
 	now := s.options.Now()
 	for i := range items {
 		it := &items[i]
@@ -33,7 +33,7 @@ func (s *Service) response(in *rls.RateLimitRequest, items []item) *rls.RateLimi
 		out.OverallCode, out.RawBody = rls.RateLimitResponse_OVER_LIMIT, s.options.Body
 	}
 	if s.options.Headers || s.options.RequestHeaders {
-		fields := headers(s, items, out.Statuses)
+		fields := s.headers(items, out.Statuses)
 		if s.options.Headers {
 			out.ResponseHeadersToAdd = fields
 		}
@@ -49,7 +49,7 @@ func (s *Service) response(in *rls.RateLimitRequest, items []item) *rls.RateLimi
 
 // overLimit returns the answer for a request of n descriptors that was not counted because of what
 // clients of Envoy did. For an error Envoy would let their requests pass.
-func overLimit(s *Service, n int) *rls.RateLimitResponse {
+func (s *Service) overLimit(n int) *rls.RateLimitResponse {
 	out := &rls.RateLimitResponse{OverallCode: rls.RateLimitResponse_OVER_LIMIT, RawBody: s.options.Body}
 	for range n {
 		out.Statuses = append(out.Statuses, &rls.RateLimitResponse_DescriptorStatus{Code: rls.RateLimitResponse_OVER_LIMIT})
@@ -114,7 +114,7 @@ func (s *Service) untilReset(it *item, now time.Time) time.Duration {
 
 // headers returns the fields of a response about the last limit that denies the request by itself, or else
 // the first one of which the least remains.
-func headers(s *Service, items []item, statuses []*rls.RateLimitResponse_DescriptorStatus) []*core.HeaderValue {
+func (s *Service) headers(items []item, statuses []*rls.RateLimitResponse_DescriptorStatus) []*core.HeaderValue {
 	var least, denies *rls.RateLimitResponse_DescriptorStatus
 	for i, st := range statuses {
 		if st.GetCurrentLimit() == nil {

@@ -184,7 +184,7 @@ func (s *Service) serve(_ any, ctx context.Context, decode func(any) error, inte
 	answer := func(ctx context.Context, _ any) (any, error) {
 		if errors.Is(c.err, errBusy) {
 			_ = s.stats.refused(c.err) // it is counted
-			return overLimit(s, c.descriptors), nil
+			return s.overLimit(c.descriptors), nil
 		}
 		if c.err != nil {
 			return nil, s.stats.refused(c.err)
@@ -215,7 +215,7 @@ func (s *Service) decideFor(ctx context.Context, in *rls.RateLimitRequest, by *a
 	s.stats.called(time.Since(begin), err)
 	by.account(in, err)
 	if errors.Is(err, frontend.ErrBudget) {
-		return overLimit(s, len(in.GetDescriptors())), nil
+		return s.overLimit(len(in.GetDescriptors())), nil
 	}
 	return out, err
 }
@@ -275,11 +275,11 @@ func (s *Service) decideAs(ctx context.Context, in *rls.RateLimitRequest, by *as
 	if err != nil {
 		return nil, err
 	}
-	if err = s.decideItems(patient(ctx), items); err != nil || denies(s, items) && !s.options.Shadow {
+	if err = s.decideItems(patient(ctx), items); err != nil || s.denies(items) && !s.options.Shadow {
 		err = errors.Join(err, s.reserver.cancel(ctx, items))
 	}
 	if errors.Is(err, table.ErrTooManyLimits) { // Envoy may pass an error, and who asks may choose the limits
-		return overLimit(s, len(in.GetDescriptors())), nil
+		return s.overLimit(len(in.GetDescriptors())), nil
 	}
 	if err != nil {
 		return nil, err
@@ -306,7 +306,7 @@ func (s *Service) decideItems(ctx context.Context, items []item) error {
 	default:
 		err = s.each(ctx, items)
 	}
-	if err == nil && (!denies(s, items) || s.options.Shadow) {
+	if err == nil && (!s.denies(items) || s.options.Shadow) {
 		err = s.reserver.reserve(ctx, items)
 	}
 	return err

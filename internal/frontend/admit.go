@@ -24,7 +24,7 @@ func (s *Session) Admit(r *limiter.Request, a Action) error {
 		}
 	}
 	if err == nil && a == ActionCheck && r.ID != "" && r.Hold == 0 && !r.IDOptional {
-		scope = holding(s, scope)
+		scope = s.holding(scope)
 	}
 	if err == nil {
 		err = s.admitParts(r)
@@ -62,7 +62,7 @@ func (s both) Permits(rule string) bool {
 
 // holding returns a scope for checks for which rules may say a hold, see [unsettling]. That is made once in a session,
 // and for no caller that may settle what every rule holds.
-func holding(s *Session, scope limiter.Scope) limiter.Scope {
+func (s *Session) holding(scope limiter.Scope) limiter.Scope {
 	if s.holds == nil {
 		refund, err := s.caller.May(ActionRefund)
 		if err == nil && refund == nil {

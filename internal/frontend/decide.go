@@ -40,13 +40,13 @@ func (s *Session) Decide(ctx context.Context, rs []limiter.Request, ds []limiter
 	}
 	s.madeMany(ds, peeks, err)
 	if s.of.Denials != nil {
-		denied(s, rs, ds, peeks, err)
+		s.denied(rs, ds, peeks, err)
 	}
 	return err
 }
 
 // denied reports the denials among the decisions of a batch that ended with an error, nil for none.
-func denied(s *Session, rs []limiter.Request, ds []limiter.Decision, peeks []bool, err error) {
+func (s *Session) denied(rs []limiter.Request, ds []limiter.Decision, peeks []bool, err error) {
 	some, ok := errors.AsType[*limiter.BatchError](err)
 	if err != nil && !ok {
 		return

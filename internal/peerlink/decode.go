@@ -254,19 +254,19 @@ func (d *decoder) part(x *field, in *inbox) {
 	case 29:
 		f.IDs, _ = readSection(d, "ids", x.data, s.ids, f.IDs)
 	case 26, 27, 28:
-		seldom(d, x, f)
+		d.seldom(x, f)
 	}
 }
 
 // seldom reads a field that few frames have.
-func seldom(d *decoder, x *field, f *peer.Frame) {
+func (d *decoder) seldom(x *field, f *peer.Frame) {
 	switch x.number {
 	case 26:
 		f.Amended, _ = readSection(d, "amended", x.data, d.sections.amended, f.Amended)
 	case 27:
 		d.expulsion(x, f)
 	default:
-		note(d, x, f)
+		d.note(x, f)
 	}
 }
 

@@ -89,7 +89,7 @@ func (d *decoder) known(x *field, f *peer.Frame) {
 		case 4:
 			d.bool(x, &k.Joining)
 		case 5:
-			path(d, x, &k.Path)
+			d.path(x, &k.Path)
 		}
 	}
 	f.Known = append(f.Known, k)
@@ -111,13 +111,13 @@ func (d *decoder) expulsion(x *field, f *peer.Frame) {
 		case 3:
 			d.bool(x, &e.Back)
 		case 4:
-			path(d, x, &e.Path)
+			d.path(x, &e.Path)
 		}
 	}
 	f.Expelled = append(f.Expelled, e)
 }
 
-func path(d *decoder, x *field, to *[]string) {
+func (d *decoder) path(x *field, to *[]string) {
 	if d.more(x, len(*to), maxPath, "members that told it on") {
 		name := ""
 		d.text(x, &name)
@@ -125,7 +125,7 @@ func path(d *decoder, x *field, to *[]string) {
 	}
 }
 
-func note(d *decoder, x *field, f *peer.Frame) {
+func (d *decoder) note(x *field, f *peer.Frame) {
 	if !d.more(x, len(f.Notes), maxNotes, "notes") {
 		return
 	}

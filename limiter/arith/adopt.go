@@ -112,15 +112,15 @@ func (l *rate) bounded(s *Counts, used uint64) bool {
 // Between two limits with one CountsID a state keeps each charge as it is, so a receipt of the
 // first can be refunded under the second. Of windows and logs that is the kind and length, of
 // buckets everything, since they differ in how fast they forget, and so it is of logs that do.
-func CountsID(l *limiter.Limit) uint64 { return countsID(of(l)) }
+func CountsID(l *limiter.Limit) uint64 { return of(l).countsID() }
 
 // countsID is [CountsID].
-func countsID(l *rate) uint64 { return (*limiter.Compiled)(l).CountsID() }
+func (l *rate) countsID() uint64 { return (*limiter.Compiled)(l).CountsID() }
 
 // SlotsID returns the [CountsID] of a limit on concurrency with the name of a limit.
 func SlotsID(l *limiter.Limit) uint64 {
-	return countsID(&rate{NameID: of(l).NameID, P: limiter.Params{Algorithm: limiter.Concurrency,
-		Window: limiter.Span(limiter.MaxHold)}})
+	return (&rate{NameID: of(l).NameID, P: limiter.Params{Algorithm: limiter.Concurrency,
+		Window: limiter.Span(limiter.MaxHold)}}).countsID()
 }
 
 // keeps reports whether a state of old has the same meaning for l.

@@ -206,12 +206,12 @@ func Affects(l *limiter.Limit, c *Counts, now limiter.Tick, n uint64) bool {
 // n = 0, before the counter is raised otherwise. (What lowers a level need not be told: the level is lower still
 // before the next charge.) The counter must have been rolled to now.
 func NoteCharge(l *limiter.Limit, c *Counts, holds *State, words []uint64, now limiter.Tick, n uint64) {
-	noteCharge(of(l), c, holds, words, now, n)
+	of(l).noteCharge(c, holds, words, now, n)
 }
 
 // noteCharge is [NoteCharge].
-func noteCharge(l *rate, c *Counts, holds *State, words []uint64, now limiter.Tick, n uint64) {
-	i := lastHold(holds, words, countsID(l))
+func (l *rate) noteCharge(c *Counts, holds *State, words []uint64, now limiter.Tick, n uint64) {
+	i := lastHold(holds, words, l.countsID())
 	if i < 0 {
 		return
 	}
@@ -219,7 +219,7 @@ func noteCharge(l *rate, c *Counts, holds *State, words []uint64, now limiter.Ti
 	switch {
 	case l.leaks():
 		e.lower(l.levelAt(c, now).plus(l.levelOf(e.lost)))
-	case n > 0 && byHit(l):
+	case n > 0 && l.byHit():
 		e.noteHit(c, HoldAt(words, i).At, now)
 	}
 	e.lose(l.losesBy(c, now, n))
@@ -244,9 +244,9 @@ func Follow(l, old *limiter.Limit, s, holds *State, words []uint64, now limiter.
 	case from.P.Algorithm != limiter.SlidingLog, from.Window != to.Window, c.A >= from.logMost():
 		return false
 	}
-	was, is, over := countsID(from), countsID(to), uint64(0)
+	was, is, over := from.countsID(), to.countsID(), uint64(0)
 	if from.leaks() {
-		noteCharge(from, &c, holds, words, now, 0)
+		from.noteCharge(&c, holds, words, now, 0)
 		if !from.Shared || from.Window != to.Window || from.Limit != to.Limit { // else the level stays as it is
 			used := from.used(&c, now)
 			over = used - min(used, to.Most)
@@ -356,7 +356,7 @@ func (s *Counts) giveBack(l *rate, words []uint64, holds *State, holdWords []uin
 	s.roll(l, words, now)
 	last := lastHold(holds, holdWords, h.Limit)
 	if l.leaks() {
-		noteCharge(l, s, holds, holdWords, now, 0)
+		l.noteCharge(s, holds, holdWords, now, 0)
 	}
 	back := l.levelOf(n)
 	for j := i; j <= last; j++ {
@@ -367,7 +367,7 @@ func (s *Counts) giveBack(l *rate, words []uint64, holds *State, holdWords []uin
 		}
 	}
 	switch {
-	case byHit(l):
+	case l.byHit():
 		l.giveBackHit(s, holds, holdWords, i, now, back.lo, h.Cost-n)
 	case back == (level{}):
 	case l.leaks():
@@ -382,9 +382,9 @@ func (s *Counts) giveBack(l *rate, words []uint64, holds *State, holdWords []uin
 func GiveBackAll(limit *limiter.Limit, s, holds *State, holdWords []uint64, now limiter.Tick, f func(Hold) bool) {
 	l, c, back := of(limit), s.Open(limit), level{}
 	c.roll(l, nil, now)
-	noteCharge(l, &c, holds, holdWords, now, 0)
+	l.noteCharge(&c, holds, holdWords, now, 0)
 	for i := range int(holds.A) {
-		if holdWords[i*HoldWords+3] != countsID(l) {
+		if holdWords[i*HoldWords+3] != l.countsID() {
 			continue
 		}
 		if h := HoldAt(holdWords, i); f(h) {
@@ -420,7 +420,7 @@ func (l *rate) bucketRetryAt(s Counts, n uint64, holds *State, words []uint64, b
 		for _, i := range backs[:m] {
 			gone[i] = true
 		}
-		limit, now, back, c := countsID(l), end(m), level{}, s
+		limit, now, back, c := l.countsID(), end(m), level{}, s
 		for i := range int(holds.A) {
 			if words[i*HoldWords+3] != limit {
 				continue

@@ -159,14 +159,14 @@ func (l *rate) arithmetic(s *Counts, now limiter.Tick, n uint64) string {
 	case limiter.TokenBucket:
 		return fmt.Sprintf("tokens %s >= %d", l.describeBucket(s, now)[0].Value, n)
 	case limiter.LeakyBucket:
-		return fmt.Sprintf("level %s + %d <= %d", levelText(l, s, now), n, l.Cap)
+		return fmt.Sprintf("level %s + %d <= %d", l.levelText(s, now), n, l.Cap)
 	default:
 		return fmt.Sprintf("level %s + %d <= burst %d (max(TAT, now) + n*T - now <= burst*T, in units of T = %v/%d)",
-			levelText(l, s, now), n, l.Cap, l.Window.Duration(), l.Limit)
+			l.levelText(s, now), n, l.Cap, l.Window.Duration(), l.Limit)
 	}
 }
 
-func levelText(l *rate, s *Counts, now limiter.Tick) string {
+func (l *rate) levelText(s *Counts, now limiter.Tick) string {
 	if !l.Shared {
 		return fmt.Sprint(s.A)
 	}

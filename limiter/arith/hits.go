@@ -17,10 +17,10 @@ const (
 )
 
 // ByHit reports whether the limit's windows begin with a hit.
-func ByHit(l *limiter.Limit) bool { return byHit(of(l)) }
+func ByHit(l *limiter.Limit) bool { return of(l).byHit() }
 
 // byHit is [ByHit].
-func byHit(l *rate) bool {
+func (l *rate) byHit() bool {
 	return l.P.Algorithm == limiter.FixedWindow && l.P.Align == limiter.AlignFirstHit
 }
 

@@ -262,8 +262,8 @@ func (s *State) RetryAt(limit *limiter.Limit, words []uint64, now, latest limite
 	}
 	at, were := l.admitsAt(&c, words, n), 0
 	// A window of the first hit may end later once a hold has ended, so that further ones end before.
-	for backs := comingBack(l, holds, holdWords, at); len(backs) > were; backs = comingBack(l, holds, holdWords, at) {
-		if were = len(backs); !byHit(l) {
+	for backs := l.comingBack(holds, holdWords, at); len(backs) > were; backs = l.comingBack(holds, holdWords, at) {
+		if were = len(backs); !l.byHit() {
 			were = int(holds.A)
 		}
 		switch {
@@ -284,8 +284,8 @@ func (s *State) RetryAt(limit *limiter.Limit, words []uint64, now, latest limite
 
 // comingBack returns which charges of holds a limit gets back before an instant, in the order in which
 // it does.
-func comingBack(l *rate, holds *State, words []uint64, before limiter.Tick) []int {
-	id := countsID(l)
+func (l *rate) comingBack(holds *State, words []uint64, before limiter.Tick) []int {
+	id := l.countsID()
 	type end struct {
 		at limiter.Tick
 		i  int
@@ -307,7 +307,7 @@ func comingBack(l *rate, holds *State, words []uint64, before limiter.Tick) []in
 // retryAt is RetryAt for all limits but logs and buckets.
 func (l *rate) retryAt(s Counts, words []uint64, latest limiter.Tick, n uint64, holds *State, holdWords []uint64,
 	backs []int) limiter.Tick {
-	lost := byHit(l) || lostAny(holds, holdWords, countsID(l))
+	lost := l.byHit() || lostAny(holds, holdWords, l.countsID())
 	replay := func(backs []int, until func(c *Counts, now limiter.Tick) bool) (c Counts, w []uint64, ended int) {
 		c, w = s, slices.Clone(words)
 		of := holdWords
@@ -383,10 +383,10 @@ func checkHolds(s *State, words []uint64) bool {
 // Steady returns an instant that stands for that of a charge to a counter in another node: a charge in a
 // window counts in the middle of it. So the import of the instant finds the window that the
 // import of the counter finds, though neither clock nor transfer is exact.
-func Steady(l *limiter.Limit, s *State, at limiter.Tick) limiter.Tick { return steady(of(l), s, at) }
+func Steady(l *limiter.Limit, s *State, at limiter.Tick) limiter.Tick { return of(l).steady(s, at) }
 
 // steady is [Steady].
-func steady(l *rate, s *State, at limiter.Tick) limiter.Tick {
+func (l *rate) steady(s *State, at limiter.Tick) limiter.Tick {
 	switch {
 	case l.P.Algorithm == limiter.SlidingWindow:
 		return s.Time + floorTo(at-s.Time, l.Sub) + l.Sub/2

@@ -37,7 +37,7 @@ func lends(r *limiter.Rule) bool {
 	for _, limit := range r.Limits {
 		l := of(limit)
 		switch {
-		case l.P.Algorithm >= limiter.Concurrency, l.P.Count != limiter.CountNone, l.P.Block > 0, byHit(l),
+		case l.P.Algorithm >= limiter.Concurrency, l.P.Count != limiter.CountNone, l.P.Block > 0, l.byHit(),
 			l.leaks() && !l.Shared:
 			return false
 		}
@@ -78,8 +78,8 @@ func SameBorrower(a, b uint64) bool { return (a^b)>>(64-borrowerBits) == 0 }
 // from another one.
 func MovesTogether(limit *limiter.Limit, s, holds *State, holdWords []uint64, at limiter.Tick, n uint64) bool {
 	l, c := of(limit), s.Open(limit)
-	return !byHit(l) && l.P.Algorithm != limiter.Concurrency && l.losesBy(&c, max(at, c.Time), n) == 0 &&
-		!lostAny(holds, holdWords, countsID(l))
+	return !l.byHit() && l.P.Algorithm != limiter.Concurrency && l.losesBy(&c, max(at, c.Time), n) == 0 &&
+		!lostAny(holds, holdWords, l.countsID())
 }
 
 // GiveBackTogether takes n units back from their counter: those that all entries of some holds have charged to it at

@@ -7,7 +7,7 @@ import "github.com/weirlimit/weir/limiter"
 // high half of its hash, and whether a check has charged it since the last export by ExportCharged. With stop the call
 // ends before that key; otherwise yes says whether its counters are visited, of which none may count any more. want
 // must not call the table either.
-func ExportCharged(t *Table, part int, from uint64, now limiter.Tick, want func(hi uint64, is bool) (yes, stop bool),
+func (t *Table) ExportCharged(part int, from uint64, now limiter.Tick, want func(hi uint64, is bool) (yes, stop bool),
 	visit func(Entry)) (next uint64, more bool) {
 	p, err := t.partition(part)
 	if err != nil {

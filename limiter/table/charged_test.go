@@ -44,7 +44,7 @@ func TestExportCharged(t *testing.T) {
 	from, more, calls := uint64(0), true, 0
 	for ; more; calls++ {
 		n := 0
-		from, more = ExportCharged(tab, part, from, now, func(hi uint64, is bool) (yes, stop bool) {
+		from, more = tab.ExportCharged(part, from, now, func(hi uint64, is bool) (yes, stop bool) {
 			if n == 100 {
 				return true, true
 			}
@@ -89,7 +89,7 @@ func TestExportCharged(t *testing.T) {
 		marked[k.Hash.Hi] = true
 	}
 	for range 2 {
-		ExportCharged(tab, part, 0, now, func(hi uint64, is bool) (yes, stop bool) {
+		tab.ExportCharged(part, 0, now, func(hi uint64, is bool) (yes, stop bool) {
 			if want, asked := marked[hi]; asked && is != want {
 				t.Errorf("%x: charged %t", hi, is)
 			}
@@ -107,7 +107,7 @@ func TestExportCharged(t *testing.T) {
 			break
 		}
 	}
-	if from, more := ExportCharged(tab, part+1, 0, now, nil, nil); from != 0 || more {
+	if from, more := tab.ExportCharged(part+1, 0, now, nil, nil); from != 0 || more {
 		t.Error("an empty partition has more")
 	}
 }

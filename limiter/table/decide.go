@@ -404,7 +404,7 @@ func (t *Table) count(c *arith.Charge, d *limiter.Decision) {
 
 // Uncount takes the denial of a check out of the lists of top keys, since the check waits and will be decided again. It
 // is safe for concurrent use.
-func Uncount(t *Table, c *arith.Charge, d *limiter.Decision) {
+func (t *Table) Uncount(c *arith.Charge, d *limiter.Decision) {
 	if c.Peek || leadsOn(d) {
 		return // it is not in these lists
 	}
@@ -432,7 +432,7 @@ func leadsOn(d *limiter.Decision) bool {
 
 // Sample counts the key of a check that was decided elsewhere, and stands for [SampleOf] of them, in the list of hot
 // keys of its partition. It is safe for concurrent use.
-func Sample(t *Table, c *arith.Charge) {
+func (t *Table) Sample(c *arith.Charge) {
 	p := &t.parts[PartitionOf(c.Key(0))]
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -72,13 +72,13 @@ func (b loans) any() bool {
 }
 
 // Lent returns what is lent of a key: of each lease or slice the entry of one limit.
-func Lent(t *Table, k *arith.Key) (out []arith.Hold) {
-	EachLent(t, k, func(h arith.Hold) { out = append(out, h) })
+func (t *Table) Lent(k *arith.Key) (out []arith.Hold) {
+	t.EachLent(k, func(h arith.Hold) { out = append(out, h) })
 	return out
 }
 
 // EachLent calls f with what [Lent] returns. f must not call the table.
-func EachLent(t *Table, k *arith.Key, f func(arith.Hold)) {
+func (t *Table) EachLent(k *arith.Key, f func(arith.Hold)) {
 	p := &t.parts[PartitionOf(k)]
 	p.mu.Lock()
 	defer p.mu.Unlock()

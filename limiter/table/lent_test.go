@@ -160,7 +160,7 @@ func TestNothingExtendsALease(t *testing.T) {
 		}
 		w.table.Reset(w.now, w.charge(1))
 		w.now += 300 * limiter.Millisecond
-		if w.left(); len(Lent(w.table, w.charge(1).Key(0))) > 0 {
+		if w.left(); len(w.table.Lent(w.charge(1).Key(0))) > 0 {
 			t.Errorf("%s: it is lent still", rule.Name)
 		}
 	}

@@ -105,8 +105,8 @@ func (t *Table) Export(part int, now limiter.Tick, visit func(Entry)) {
 
 // Keys returns the high halves of the hashes of a partition's counters, each once, in the order in which they lie in
 // memory: also of those that have ended. A key's are exported by [Table.ExportKey].
-func Keys(t *Table, part int) (all []uint64) {
-	ExportCharged(t, part, 0, 0, func(hi uint64, _ bool) (yes, stop bool) {
+func (t *Table) Keys(part int) (all []uint64) {
+	t.ExportCharged(part, 0, 0, func(hi uint64, _ bool) (yes, stop bool) {
 		all = append(all, hi)
 		return false, false
 	}, nil)

@@ -54,7 +54,7 @@ func (t *Table) PrefetchIDs(partition int) {
 // PrefetchID prefetches what the search for an id reads, and where it comes to lie, by the high half of its hash. It is
 // called some checks after [Table.PrefetchIDs], and does nothing if it would have to wait. An invalid partition is
 // ignored.
-func PrefetchID(t *Table, partition int, hi uint64) {
+func (t *Table) PrefetchID(partition int, hi uint64) {
 	if uint(partition) >= uint(len(t.parts)) {
 		return
 	}

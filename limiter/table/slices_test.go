@@ -223,7 +223,7 @@ func TestARateMoves(t *testing.T) {
 			t.Errorf("%s: %d are left of %d, of which 10 and a rate of 21 are assigned", rule.Name, w.left(), l.Capacity())
 		}
 		var all []string
-		for _, h := range Lent(w.table, w.charge(1).Key(0)) {
+		for _, h := range w.table.Lent(w.charge(1).Key(0)) {
 			all = append(all, fmt.Sprint(h.ID, h.Rate, h.Cost))
 		}
 		if want := "[1 1 5 2 20 5]"; fmt.Sprint(all) != want {
@@ -331,7 +331,7 @@ func TestASliceIsNotSettled(t *testing.T) {
 		if _, changed := w.table.Amend(w.now, c, limiter.Amend{IgnoreUnknown: true}); !changed || w.left() != before {
 			t.Errorf("%s: %d are left, and %d before", rule.Name, w.left(), before)
 		}
-		if all := Lent(w.table, w.charge(1).Key(0)); len(all) > 0 {
+		if all := w.table.Lent(w.charge(1).Key(0)); len(all) > 0 {
 			t.Errorf("%s: there are still slices: %v", rule.Name, all)
 		}
 	}
@@ -363,7 +363,7 @@ func TestASliceIsRenewedAsItIs(t *testing.T) {
 		t.Error("it is renewed though a limit does not count it")
 	}
 	w.now += limiter.Second
-	if ok, got := w.renewed(5); !ok || got != 10 || len(Lent(w.table, w.charge(1).Key(0))) != 1 || w.left() != 30 {
+	if ok, got := w.renewed(5); !ok || got != 10 || len(w.table.Lent(w.charge(1).Key(0))) != 1 || w.left() != 30 {
 		t.Errorf("once it is over: allowed %v, a rate of %d, %d left", ok, got, w.left())
 	}
 }

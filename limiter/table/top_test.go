@@ -85,7 +85,7 @@ func TestUncountLeavesOtherDenials(t *testing.T) {
 			t.Fatal(err, d)
 		}
 		if i >= 2 {
-			Uncount(table, c, &d)
+			table.Uncount(c, &d)
 		}
 		n := uint64(0)
 		if of := table.parts[PartitionOf(c.Key(0))].denied; of != nil {
@@ -118,7 +118,7 @@ func TestPeeksAreNotRefused(t *testing.T) {
 				t.Fatal(err, d)
 			}
 			if i == 2 {
-				Uncount(table, c, &d)
+				table.Uncount(c, &d)
 			}
 			n := uint64(0)
 			if of := table.parts[PartitionOf(c.Key(0))].denied; of != nil {

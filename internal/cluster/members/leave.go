@@ -57,7 +57,7 @@ func (m *Membership) drain() {
 // as dead until it is back or forgotten. That is the case if it sees no more than half of the
 // others that count. What was decided where it is may be known to fewer than half of those: if
 // it did not count any more, a majority of them could decide without knowing.
-func CountsOn(m *Membership) bool {
+func (m *Membership) CountsOn() bool {
 	v := m.config.Core.View()
 	others := v.Known - 1
 	m.mu.Lock()
@@ -66,7 +66,7 @@ func CountsOn(m *Membership) bool {
 }
 
 // Left returns what to tell others of an instance that has left.
-func Left(r *Registry, name string, i peer.Instance) peer.Known {
+func (r *Registry) Left(name string, i peer.Instance) peer.Known {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := peer.Known{Name: name, Instance: i, Gone: true}

@@ -3,7 +3,6 @@ package members_test
 import (
 	"testing"
 
-	"github.com/weirlimit/weir/internal/cluster/members"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -49,7 +48,7 @@ func TestWhoLeavesWithoutAMajorityCountsOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		j.pass(ms)
-		if got := members.CountsOn(j.Membership); got != test.want {
+		if got := j.Membership.CountsOn(); got != test.want {
 			t.Errorf("%s: counts on %t, want %t", name, got, test.want)
 		}
 	}

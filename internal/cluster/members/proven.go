@@ -171,7 +171,7 @@ func (r *Registry) outvotes(name string, told []teller) bool {
 }
 
 // Told returns how many names do not count though a member in the view says that they are members.
-func Told(r *Registry) (n int) {
+func (r *Registry) Told() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, a := range r.known {

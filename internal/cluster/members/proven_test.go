@@ -254,8 +254,8 @@ func TestWhoIsToldOfAndDoesNotCount(t *testing.T) {
 		if _, known, _ := r.Hear(9, []peer.Known{{Name: "d", Instance: 7}}, 0, 20); known != 3 {
 			t.Errorf("%s: %d count", name, known)
 		}
-		if test.then(r); Told(r) != test.want {
-			t.Errorf("%s: %d may have been there beside those that count, want %d", name, Told(r), test.want)
+		if test.then(r); r.Told() != test.want {
+			t.Errorf("%s: %d may have been there beside those that count, want %d", name, r.Told(), test.want)
 		}
 	}
 }
@@ -268,7 +268,7 @@ func TestWordsStayWordsOnADisk(t *testing.T) {
 	saved.Hear(9, append(invented(3), peer.Known{Name: "m", Instance: 9}), 0, 10)
 	for _, out := range []bool{false, true} {
 		r := NewRegistry("a")
-		Restore(r, saved.All(20), 30)
+		r.Restore(saved.All(20), 30)
 		if out {
 			expel(t, r, "m", false, 30)
 		}
@@ -343,7 +343,7 @@ func TestWordsOfAnEndAreToldOnAsSuch(t *testing.T) {
 		t.Fatalf("nothing is told of its end: %v", all)
 		return nil
 	}
-	for _, path := range [][]string{said(news), said(r.All(30)), said([]peer.Known{Left(r, "d", 4)})} {
+	for _, path := range [][]string{said(news), said(r.All(30)), said([]peer.Known{r.Left("d", 4)})} {
 		if !slices.Equal(path, []string{"m", "b"}) {
 			t.Errorf("by the word of %v", path)
 		}

@@ -9,7 +9,7 @@ import (
 
 // Restore records the members of before this node ended: they count for closed partitions, until they are back, are
 // gone or are forgotten. It leaves out what is not valid, and takes the place of an earlier Restore.
-func Restore(r *Registry, all []peer.Known, now limiter.Tick) {
+func (r *Registry) Restore(all []peer.Known, now limiter.Tick) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.known, func(_ string, a *record) bool { return a.recalled })

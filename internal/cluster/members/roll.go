@@ -87,7 +87,7 @@ func (r *roll) judge(c Core, self peer.Member, now limiter.Tick) (gone []peer.Kn
 			}
 		default:
 			if had && !another && c.Reaches(o.Instance) {
-				o.State = statedBy(known, old, o)
+				o.State = known.statedBy(old, o)
 			}
 			if o.State < peer.Leaving && known.Leaves(o.Name, o.Instance, now) {
 				o.State, r.contested = peer.Leaving, true // until gossip knows, or it is believed no more
@@ -117,7 +117,7 @@ func (r *roll) judge(c Core, self peer.Member, now limiter.Tick) (gone []peer.Kn
 			delete(r.lost, name)
 		case said[name]:
 		case !dead && known.SaidGone(name, old.Instance):
-			gone = append(gone, Left(known, name, old.Instance))
+			gone = append(gone, known.Left(name, old.Instance))
 			delete(r.lost, name)
 		case evicted:
 			r.contested = r.contested || c.Reaches(old.Instance) // it may have been paused only
@@ -210,7 +210,7 @@ func (r *roll) keep(known *Registry, o peer.Member, now limiter.Tick) {
 // statedBy returns the state of a connected member whose state according to gossip is that
 // of next. An instance never goes back to joining. Gossip is not believed that it leaves, if
 // its link does not say so.
-func statedBy(known *Registry, old, next peer.Member) peer.State {
+func (known *Registry) statedBy(old, next peer.Member) peer.State {
 	switch {
 	case old.State != peer.Leaving && next.State < old.State, next.State == peer.Leaving &&
 		!known.SaidGone(next.Name, next.Instance):

@@ -60,7 +60,7 @@ func (c *Collector) Charged(partition uint16, from uint64, all bool, at limiter.
 	d := c.begin()
 	looked, last := 0, uint64(0)
 	d.empty = false
-	next, more = table.ExportCharged(c.Counters, int(partition), from, at, func(hi uint64, is bool) (yes, stop bool) {
+	next, more = c.Counters.ExportCharged(int(partition), from, at, func(hi uint64, is bool) (yes, stop bool) {
 		c.end(last)
 		if d.empty = false; looked == lookedAt*keys || n == keys || n > 0 && c.Size() >= most {
 			return false, true

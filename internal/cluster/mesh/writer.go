@@ -175,7 +175,7 @@ func (w *Writer) Name(to peer.Instance, n peer.Name) {
 
 // SendNote sends a note to a member in direct reach. It reports false if the member is not, or has too many notes to
 // take.
-func SendNote(w *Writer, to peer.Instance, n peer.Note) (sent bool) {
+func (w *Writer) SendNote(to peer.Instance, n peer.Note) (sent bool) {
 	if !w.mesh.Reachable(to) || w.mesh.link(to).notes() >= maxNoteFrames {
 		return false
 	}

@@ -14,7 +14,7 @@ const Never limiter.Tick = math.MaxInt64
 // comes first: the present time if the next tick may have work, [Never] if it has none.
 func (p *Replica) Due(t *Step) limiter.Tick {
 	if p.settled(t) {
-		return nextDue(p.own, t.Now, p.seq)
+		return p.own.nextDue(t.Now, p.seq)
 	}
 	return t.Now
 }
@@ -48,7 +48,7 @@ func (p *Replica) settled(t *Step) bool {
 }
 
 // nextDue returns when a settled owner has something to do.
-func nextDue(o *Ownership, now limiter.Tick, seq uint64) limiter.Tick {
+func (o *Ownership) nextDue(now limiter.Tick, seq uint64) limiter.Tick {
 	return min(o.copiesDue(now, seq), o.lateUntil())
 }
 

@@ -173,7 +173,7 @@ func (o *Ownership) stopPreparing() {
 			// appointment.
 			o.renew = true
 		}
-		forgetCopied(o)
+		o.forgetCopied()
 	}
 }
 
@@ -333,7 +333,7 @@ func (o *Ownership) revocationAcked(t *Step) {
 	o.heir.uncount(o.node.Peers)
 	o.heir, o.revoking = nil, false
 	o.retired.add(old.to)
-	forgetCopied(o)
+	o.forgetCopied()
 	o.release(t)
 }
 
@@ -433,7 +433,7 @@ func (p *Replica) renewed(t *Step, e peer.Epoch) {
 	}
 	p.epoch, p.owner, p.mine, p.heir = e, e, e, 0
 	own.announce(t, 0)
-	forgetCopied(own)
+	own.forgetCopied()
 	own.release(t)
 	p.manage(t)
 	p.watch(t)

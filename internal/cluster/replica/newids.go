@@ -60,7 +60,7 @@ func (d *newIDs) forget(seq uint64) {
 }
 
 // forgetCopied drops the changes that every copy has.
-func forgetCopied(o *Ownership) {
+func (o *Ownership) forgetCopied() {
 	copied := o.copied()
 	o.dirty.forget(copied)
 	o.ids.forget(copied)

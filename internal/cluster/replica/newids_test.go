@@ -56,12 +56,12 @@ func TestNewIDsOfBatches(t *testing.T) {
 		t.Errorf("after each batch come those after %v, want %v", got, want)
 	}
 	own.heir.acked = was + 1
-	forgetCopied(own)
+	own.forgetCopied()
 	if got, want := after(), []uint64{102, 102, 104, table.NoIDs}; !slices.Equal(got, want) || own.ids.charges() != 4 {
 		t.Errorf("once one is there, %v, want %v; %d charges", got, want, own.ids.charges())
 	}
 	own.heir.acked = p.seq
-	forgetCopied(own)
+	own.forgetCopied()
 	was = p.seq
 	charge(1)
 	if got, want := after(), []uint64{106, table.NoIDs}; !slices.Equal(got, want) || own.ids.charges() != 1 {
@@ -96,7 +96,7 @@ func TestPushedIDsAreSentOnce(t *testing.T) {
 		t.Errorf("the batch of the push has the ids after %d, want none", after)
 	}
 	own.heir.sent, own.heir.acked = p.seq, p.seq
-	forgetCopied(own)
+	own.forgetCopied()
 	store.came++
 	own.Charged(tn, &arith.Key{Cost: 1, Rule: &limiter.Rule{Replication: limiter.ReplicationOff}},
 		&arith.Idempotency{ID: 1}, true, 1)

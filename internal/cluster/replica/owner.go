@@ -275,14 +275,14 @@ func (o *Ownership) Charged(t *Step, k *arith.Key, id *arith.Idempotency, came b
 
 // Converted records whether a check has come with another limit than a counter of its i-th key had: that may recover
 // sooner now. [Ownership.Charged] follows.
-func Converted(o *Ownership, c *arith.Charge, i int) {
+func (o *Ownership) Converted(c *arith.Charge, i int) {
 	if c.Converted&(1<<i) != 0 {
 		o.held.saving.changed(c.Key(i).Hash.Hi)
 	}
 }
 
 // Imported records that a key was changed by an operator. Its copies get that at the end of the turn.
-func Imported(o *Ownership, t *Step, hi uint64) {
+func (o *Ownership) Imported(t *Step, hi uint64) {
 	if o.Charged(t, &arith.Key{Hash: arith.Hash{Hi: hi}}, nil, false, 0); o.dirtyAt != 0 {
 		o.makeUrgent(t)
 	}
@@ -309,7 +309,7 @@ func (o *changes) mark(hi uint64) *dirtyKey {
 // that need not wait any longer.
 func (o *Ownership) acknowledged(t *Step, seq uint64) {
 	o.dirty.acknowledged(seq)
-	forgetCopied(o)
+	o.forgetCopied()
 	o.byPolicy = false
 	o.release(t)
 }

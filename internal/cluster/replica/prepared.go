@@ -146,7 +146,7 @@ func (o *preparations) Stands(k *arith.Key, id *arith.Idempotency) {
 // Attempted reports whether an earlier attempt of a check with an id has charged a key, and
 // its charge may still be taken back: it is in doubt, or its reply is withheld, perhaps by another
 // partition. Until then it is not known whether the id stays remembered.
-func Attempted(o *Ownership, k *arith.Key, id *arith.Idempotency) bool {
+func (o *Ownership) Attempted(k *arith.Key, id *arith.Idempotency) bool {
 	return slices.ContainsFunc(o.inDoubt, func(u prepared) bool { return u.key == k.Hash && u.id == id.ID }) ||
 		slices.ContainsFunc(o.withheld, func(h withheldReply) bool { return !isOver(h) && h.Facts().charges(k, id) }) ||
 		slices.ContainsFunc(o.awaited, func(r Reply) bool { return revocable(r) && r.Facts().charges(k, id) })

@@ -63,7 +63,7 @@ func AwaitLent(t *Step, o *Ownership, q Request) {
 }
 
 // AwaitsLent reports whether a request waits for units of a key.
-func AwaitsLent(o *Ownership, k *arith.Key) bool {
+func (o *Ownership) AwaitsLent(k *arith.Key) bool {
 	return slices.ContainsFunc(o.Waits.waiters, func(q waiter) bool { return q.lent && asks(q, k) })
 }
 

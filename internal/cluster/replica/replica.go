@@ -331,7 +331,7 @@ func (p *Replica) Tick(t *Step) limiter.Tick {
 	p.fault()
 	if p.settled(t) {
 		p.Flush(t)
-		return nextDue(p.own, t.Now, p.seq)
+		return p.own.nextDue(t.Now, p.seq)
 	}
 	if p.claiming.round != nil {
 		p.claiming.round.tick(t, p)

@@ -233,8 +233,8 @@ func TestChangesForTheDiskAlone(t *testing.T) {
 	c.Add(k)
 	c.Add(another)
 	c.Converted = 1 << 1
-	Converted(p.own, &c, 0)
-	Converted(p.own, &c, 1)
+	p.own.Converted(&c, 0)
+	p.own.Converted(&c, 1)
 	p.own.Charged(tn, &another, nil, false, 1)
 	if tn.Any() || len(p.own.dirty.list) > 0 {
 		t.Errorf("a tick is to end the batch of %d keys: %+v", len(p.own.dirty.list), tn.Effects)

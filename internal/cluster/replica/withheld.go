@@ -118,7 +118,7 @@ func (o *Ownership) takeBack(t *Step, counter uint64, owner peer.Epoch) {
 	n := 0
 	for _, h := range o.withheld {
 		switch {
-		case resetStands(o, h.Facts(), counter):
+		case o.resetStands(h.Facts(), counter):
 			o.withheld[n] = h
 			n++
 		case h.TakeBack():
@@ -133,7 +133,7 @@ func (o *Ownership) takeBack(t *Step, counter uint64, owner peer.Epoch) {
 
 // resetStands reports whether a reply is that to a reset whose keys are left out of the
 // state of an epoch with a counter, see [resets].
-func resetStands(o *Ownership, w *Withheld, counter uint64) bool {
+func (o *Ownership) resetStands(w *Withheld, counter uint64) bool {
 	for i := range w.Charge.Len() {
 		if k := w.Charge.Key(i); w.Reset && o.holds(k) && !o.resetSince(k.Hash.Hi, counter) {
 			return false

@@ -400,7 +400,7 @@ func (o *Call) replied(t *Turn, from peer.Instance, r *peer.Reply) {
 		// If it is the owner itself, the former owner answers, or this one in the end: when
 		// it does not reach that one any more.
 		// If it has not been asked, the member that was asked as owner was that before.
-		if asOwner || r.Owner.Instance != 0 && unasked(o, r.Owner.Instance) {
+		if asOwner || r.Owner.Instance != 0 && o.unasked(r.Owner.Instance) {
 			o.later(t, 4*RetryEvery)
 		}
 	case r.Status == peer.Overloaded || tired:
@@ -433,7 +433,7 @@ func (o *Call) policy(t *Turn) {
 	if o.task.kind != KindCheck {
 		o.result.outcome = unanswered(o.task.charge, len(o.progress.sent) > 0 || o.progress.tried > 0)
 	}
-	hasty := hasty(o, t.Now)
+	hasty := o.hasty(t.Now)
 	o.mu.Unlock()
 	at := o.c.where(o.task.charge.Key(0)).Partition
 	t.Node.Doubt(at)

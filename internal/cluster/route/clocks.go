@@ -44,7 +44,7 @@ func (c *clocks) compare(of peer.Instance, charged, from, to limiter.Tick) {
 
 // ClockDifference returns the member whose clock differs most from this node's, of those that were found to differ by
 // more than [ClocksDiffer] within the last minute of the counters' clock, and by how much at least; 0 if there is none.
-func ClockDifference(c *Router, now limiter.Tick) (of peer.Instance, by limiter.Tick) {
+func (c *Router) ClockDifference(now limiter.Tick) (of peer.Instance, by limiter.Tick) {
 	c.clocks.mu.Lock()
 	defer c.clocks.mu.Unlock()
 	for i, d := range c.clocks.seen {

@@ -59,7 +59,7 @@ func (c *Router) byPolicy(t *Turn, k *arith.Charge, answer, idle *limiter.Decisi
 
 // hasty reports whether a check with little time ends before its owner could be found silent. The
 // call is locked.
-func hasty(o *Call, now limiter.Tick) bool {
+func (o *Call) hasty(now limiter.Tick) bool {
 	return (o.task.exact || o.c.config.Deadline < SilentAfter) && o.task.kind == KindCheck && o.progress.askedAt != 0 &&
 		!o.progress.hasHeir && o.progress.owner != o.c.config.Self && now-o.progress.askedAt < SilentAfter
 }

@@ -57,7 +57,7 @@ func (o *Call) write(t *Turn, to peer.Instance, r attempt) {
 }
 
 // unasked reports whether a member has not been asked, or has answered that it did not execute the call.
-func unasked(o *Call, i peer.Instance) bool {
+func (o *Call) unasked(i peer.Instance) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.progress.inquiry(i) < 0

@@ -73,7 +73,7 @@ func (x *callTable) add(o *Call, t *Turn) bool {
 	if t.shard == 0 {
 		t.shard = x.next.Add(1)
 	}
-	at, ends := due(o), exactEnd(o)
+	at, ends := o.due(), o.exactEnd()
 	for range callShards {
 		if n := t.shard % callShards; x.shards[n].add(o, n) {
 			x.lookAt(at)
@@ -176,8 +176,8 @@ func (x *callTable) tick(t *Turn) bool {
 	all := x.all()
 	for _, o := range all {
 		o.mu.Lock()
-		at := due(o)
-		ends := exactEnd(o)
+		at := o.due()
+		ends := o.exactEnd()
 		o.mu.Unlock()
 		if t.Now >= at {
 			tick(t, o)
@@ -192,7 +192,7 @@ func (x *callTable) tick(t *Turn) bool {
 }
 
 // expect has the ticks look at a call when it is due. The call is locked.
-func (x *callTable) expect(o *Call) { x.lookAt(due(o)) }
+func (x *callTable) expect(o *Call) { x.lookAt(o.due()) }
 
 // lookAt has the first tick at or after a time look at the calls.
 func (x *callTable) lookAt(at limiter.Tick) { lower(&x.due, at) }
@@ -207,7 +207,7 @@ func lower(to *atomic.Int64, at limiter.Tick) {
 }
 
 // exactEnd returns when a tick must end a call, which is locked: its deadline, if that is its own.
-func exactEnd(o *Call) limiter.Tick {
+func (o *Call) exactEnd() limiter.Tick {
 	if !o.task.exact || o.progress.ended || o.progress.divided {
 		return math.MaxInt64
 	}
@@ -215,7 +215,7 @@ func exactEnd(o *Call) limiter.Tick {
 }
 
 // due returns a time before which a tick has nothing to do for a call, which is locked.
-func due(o *Call) limiter.Tick {
+func (o *Call) due() limiter.Tick {
 	at := o.task.until
 	switch {
 	case o.progress.ended:

@@ -76,7 +76,7 @@ func (a *app) demo(cmd *cobra.Command, o *options, kill bool) (err error) {
 	var nodes []demo.Node
 	failed := make(chan error, len(servers))
 	for _, s := range servers {
-		nodes = append(nodes, demo.Node{Checker: server.Within(s, "demo"), HTTPAddr: s.HTTPAddr(), GRPCAddr: s.GRPCAddr(),
+		nodes = append(nodes, demo.Node{Checker: s.Within("demo"), HTTPAddr: s.HTTPAddr(), GRPCAddr: s.GRPCAddr(),
 			AdminAddr: s.AdminAddr()})
 		go func() {
 			select {

@@ -93,16 +93,16 @@ func (a *app) serve(cmd *cobra.Command, o *options) error {
 	if at := s.EnvoyAddr(); at != "" {
 		args = append(args, "envoy", at, "envoy_http", strings.Join(s.EnvoyHTTPAddrs(), ","))
 	}
-	if at := server.QuotaAddr(s); at != "" {
+	if at := s.QuotaAddr(); at != "" {
 		args = append(args, "rlqs", at)
 	}
 	if at := s.RedisAddr(); at != "" {
 		args = append(args, "redis_protocol", at)
 	}
-	if at := server.SPOEAddr(s); at != "" {
+	if at := s.SPOEAddr(); at != "" {
 		args = append(args, "spoe", at)
 	}
-	if grpc, http := server.GubernatorAddrs(s); grpc != "" || http != "" {
+	if grpc, http := s.GubernatorAddrs(); grpc != "" || http != "" {
 		args = append(args, "gubernator", grpc, "gubernator_http", http)
 	}
 	if c.Cluster != nil {

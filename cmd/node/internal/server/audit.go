@@ -55,7 +55,7 @@ func (a accounts) permissionsChanged(err error) { a.fileChanged("permissions", a
 
 // permissionsChanged returns what puts the shares of tenants of another permissions file into force, and tells the
 // audit of it.
-func permissionsChanged(s *Server) func(error) {
+func (s *Server) permissionsChanged() func(error) {
 	return func(err error) {
 		if err == nil {
 			s.node.SetTenantShares(s.access.TenantShares())

@@ -10,7 +10,7 @@ import (
 )
 
 // authOf returns what answers the sub-requests of web proxies, nil if nothing does.
-func authOf(s *Server) (http.Handler, error) {
+func (s *Server) authOf() (http.Handler, error) {
 	if s.config.Auth == nil {
 		return nil, nil
 	}

@@ -43,10 +43,10 @@ type watching struct {
 }
 
 // openConsole makes what operators see. The node is opened after it.
-func openConsole(s *Server) (err error) {
+func (s *Server) openConsole() (err error) {
 	c, w := &s.config, &s.watching
 	if c.Denials.Bytes > 0 {
-		o := denials.Config{Bytes: c.Denials.Bytes, Names: c.Denials.Names, HashKey: namesKey(s), Now: time.Now,
+		o := denials.Config{Bytes: c.Denials.Bytes, Names: c.Denials.Names, HashKey: s.namesKey(), Now: time.Now,
 			KeyName: func(dst []byte, r *limiter.Request, l *limiter.LimitDecision) []byte {
 				return w.node.Load().AppendKeyName(dst, r, l)
 			}}
@@ -100,7 +100,7 @@ func (w *watching) opened(n *weir.Node, log *slog.Logger) {
 }
 
 // namesKey returns the key of the hashes of names: the same on all members that have a secret.
-func namesKey(s *Server) []byte {
+func (s *Server) namesKey() []byte {
 	secret := s.config.Secret
 	if len(secret) == 0 {
 		if s.config.Cluster != nil {
@@ -116,7 +116,7 @@ func namesKey(s *Server) []byte {
 }
 
 // recorder returns what receives denials, nil if nothing does.
-func recorder(s *Server) frontend.DenialRecorder {
+func (s *Server) recorder() frontend.DenialRecorder {
 	if s.watching.record == nil {
 		return nil
 	}
@@ -130,8 +130,8 @@ func (w *watching) close() {
 }
 
 // Within decides checks of the program itself, as a protocol of this name would: what it denies is recorded.
-func Within(s *Server, over string) frontend.Checker {
-	return within{frontend.New(frontendOf(s), frontend.Protocol{Over: over})}
+func (s *Server) Within(over string) frontend.Checker {
+	return within{frontend.New(s.frontendOf(), frontend.Protocol{Over: over})}
 }
 
 type within struct{ front *frontend.Frontend }

@@ -86,7 +86,7 @@ func (s *Server) openEnvoy() (err error) {
 		return nil
 	}
 	o := c.Options
-	o.Config, e.config = frontendOf(s), c
+	o.Config, e.config = s.frontendOf(), c
 	if e.service, err = envoy.NewService(o); err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (s *Server) openEnvoy() (err error) {
 
 // serverOf makes the server of a service, with the bounds and the permissions of clients.
 func (e *envoyServer) serverOf(s *Server, service transport.GRPCService) (*transport.Server, error) {
-	c := frontendOf(s)
+	c := s.frontendOf()
 	return transport.NewServer(transport.Options{
 		Decider: s.node, Services: []transport.GRPCService{service}, HealthNames: []string{"ratelimit"},
 		Ready: s.Ready, Stopping: s.stopping.Load, Observer: s.metrics, Logger: s.config.Log,
@@ -164,7 +164,7 @@ func (s *Server) openXDS() (err error) {
 // envoySite returns what is served over HTTP. /json and /rlconfig answer this machine only
 // where clients use TLS: these addresses have none.
 func (s *Server) envoySite() *transport.Apart {
-	e, with, near := &s.envoy, frontendOf(s), s.config.TLS != nil
+	e, with, near := &s.envoy, s.frontendOf(), s.config.TLS != nil
 	return transport.NewSite(transport.SiteOptions{
 		Name: "Envoy's rate limit service over HTTP", Flag: "--http-host", Hosts: s.config.HTTPHosts,
 		Access: with.Access, Audit: with.Audit, Tracer: with.Tracer, Over: "envoy", Panicked: s.metrics.Observer().Panicked,

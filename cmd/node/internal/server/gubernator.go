@@ -34,7 +34,7 @@ func (g *gubernatorServer) open(s *Server) error {
 		return nil
 	}
 	o := gubernator.Options{
-		Config: frontendOf(s), Zone: c.Gubernator.Zone, Peers: g.peers(s), Ready: s.Ready, Observer: s.metrics,
+		Config: s.frontendOf(), Zone: c.Gubernator.Zone, Peers: g.peers(s), Ready: s.Ready, Observer: s.metrics,
 		Live: func() error {
 			if s.stopping.Load() {
 				return errShuttingDown
@@ -107,7 +107,7 @@ func (g *gubernatorServer) shutdown(ctx context.Context) error {
 
 // GubernatorAddrs returns the addresses of Gubernator's protocol over gRPC and HTTP, each ""
 // if it is not served.
-func GubernatorAddrs(s *Server) (grpc, http string) {
+func (s *Server) GubernatorAddrs() (grpc, http string) {
 	if l := s.protocols.gubernator.grpc; l != nil {
 		grpc = l.Addr().String()
 	}

@@ -55,7 +55,7 @@ type door func(t *testing.T, in *pb.GetRateLimitsReq) *pb.GetRateLimitsResp
 func doors(t *testing.T, servers []*Server) (out []door) {
 	t.Helper()
 	for _, s := range servers {
-		grpcAddr, httpAddr := GubernatorAddrs(s)
+		grpcAddr, httpAddr := s.GubernatorAddrs()
 		client := pb.NewV1Client(dial(t, grpcAddr))
 		out = append(out, func(t *testing.T, in *pb.GetRateLimitsReq) *pb.GetRateLimitsResp {
 			t.Helper()
@@ -278,7 +278,7 @@ func TestGubernatorOnThreeMembers(t *testing.T) {
 		t.Errorf("the 13th hit: %v", out[0])
 	}
 	for i, s := range servers {
-		grpcAddr, httpAddr := GubernatorAddrs(s)
+		grpcAddr, httpAddr := s.GubernatorAddrs()
 		h, err := pb.NewV1Client(dial(t, grpcAddr)).HealthCheck(t.Context(), &pb.HealthCheckReq{})
 		if err != nil || h.GetStatus() != "healthy" || h.GetPeerCount() != 3 || len(h.GetLocalPeers()) != 3 ||
 			h.GetAdvertiseAddress() != s.GRPCAddr() {
@@ -301,7 +301,7 @@ func TestGubernatorOnThreeMembers(t *testing.T) {
 // Bad input is refused in the door's form, and others are answered.
 func TestGubernatorBadInput(t *testing.T) {
 	s := gubernatorNodes(t, 1)[0]
-	grpcAddr, httpAddr := GubernatorAddrs(s)
+	grpcAddr, httpAddr := s.GubernatorAddrs()
 	client := pb.NewV1Client(dial(t, grpcAddr))
 	many := new(pb.GetRateLimitsReq)
 	for range 1001 {
@@ -365,7 +365,7 @@ func TestGubernatorHealth(t *testing.T) {
 	c, _ := plain()
 	c.Gubernator, c.AllowRequestLimits = GubernatorConfig{Addr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0"}, true
 	s := start(t, c)
-	grpcAddr, httpAddr := GubernatorAddrs(s)
+	grpcAddr, httpAddr := s.GubernatorAddrs()
 	whole := `{"status":"healthy","message":"","peer_count":1,"advertise_address":"` + grpcAddr +
 		`","local_peers":[{"grpc_address":"` + grpcAddr + `","data_center":""}],"region_peers":[]}`
 	if code, text := get(t, "http://"+httpAddr+"/v1/HealthCheck"); code != 200 || text != whole {
@@ -403,7 +403,7 @@ identities:
   - {name: poor, certificate: {cn: poor}, may: {check: true}}
 `)
 	s := start(t, c)
-	grpcAddr, httpAddr := GubernatorAddrs(s)
+	grpcAddr, httpAddr := s.GubernatorAddrs()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority.PEM)
 	body, err := protojson.Marshal(&pb.GetRateLimitsReq{Requests: []*pb.RateLimitReq{

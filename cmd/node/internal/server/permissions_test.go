@@ -49,7 +49,7 @@ func askedOfGubernator(change func(*pb.RateLimitReq)) portCall {
 		t.Helper()
 		r := &pb.RateLimitReq{Name: "n", UniqueKey: token[len(token)-20:], Hits: 1, Limit: 9, Duration: 60_000}
 		change(r)
-		addr, _ := GubernatorAddrs(s)
+		addr, _ := s.GubernatorAddrs()
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
 		out, err := pb.NewV1Client(dial(t, addr)).GetRateLimits(ctx, &pb.GetRateLimitsReq{Requests: []*pb.RateLimitReq{r}})
 		if err != nil {

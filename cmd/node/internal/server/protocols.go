@@ -28,11 +28,11 @@ func (p *protocols) open(s *Server) error {
 }
 
 // frontendOf returns what the servers of all of them are given.
-func frontendOf(s *Server) frontend.Config {
+func (s *Server) frontendOf() frontend.Config {
 	c := &s.config
 	out := frontend.Config{
 		Decider: s.node, AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, AllowRefunds: c.AllowRefunds,
-		Audit: s.audit.auditor(), Tracer: forRequests(s), Denials: recorder(s),
+		Audit: s.audit.auditor(), Tracer: s.forRequests(), Denials: s.recorder(),
 	}
 	if s.access != nil {
 		out.Access = s.access
@@ -41,7 +41,7 @@ func frontendOf(s *Server) frontend.Config {
 }
 
 // boundedBy returns a listener with the TLS and the bounds of connections of clients.
-func boundedBy(s *Server, l net.Listener) net.Listener {
+func (s *Server) boundedBy(l net.Listener) net.Listener {
 	c := &s.config
 	return listen.Secure(listen.Bounded(l, listen.Bounds{
 		Most: c.MaxConnections, MostFrom: c.MaxConnectionsPerAddress, Log: c.Log, Observer: s.metrics,
@@ -49,8 +49,8 @@ func boundedBy(s *Server, l net.Listener) net.Listener {
 }
 
 // handshakes returns what tells the log and the audit of handshakes of a protocol that failed.
-func handshakes(s *Server, protocol, over string) func(from, why string) {
-	front := frontend.New(frontendOf(s), frontend.Protocol{Over: over})
+func (s *Server) handshakes(protocol, over string) func(from, why string) {
+	front := frontend.New(s.frontendOf(), frontend.Protocol{Over: over})
 	return listen.NewHandshakeLog(s.config.Log, protocol, front).Refused
 }
 

@@ -66,7 +66,7 @@ func (q *quotaServer) shutdown(ctx context.Context) error {
 }
 
 // QuotaAddr returns the address of Envoy's rate limit quota service, "" if it is not served.
-func QuotaAddr(s *Server) string {
+func (s *Server) QuotaAddr() string {
 	if l := s.envoy.quotas.listener; l != nil {
 		return l.Addr().String()
 	}

@@ -22,13 +22,13 @@ func (r *respServer) open(s *Server) (err error) {
 		return nil
 	}
 	o := resp.Options{
-		Config: frontendOf(s), HandshakeFailed: handshakes(s, "Redis", "redis"),
+		Config: s.frontendOf(), HandshakeFailed: s.handshakes("Redis", "redis"),
 		Observer: s.metrics, Guard: guard.New(c.Log, s.metrics.Observer().Panicked), Logger: c.Log, Version: c.Version,
 	}
 	if r.server, err = resp.NewServer(o); err != nil {
 		return err
 	}
-	r.bounded = boundedBy(s, r.listener)
+	r.bounded = s.boundedBy(r.listener)
 	return nil
 }
 

@@ -157,25 +157,25 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	if s.access != nil {
-		s.access.Changed, s.access.CertificateFlag = permissionsChanged(s), c.TLS.unasked(clientCertFlag)
+		s.access.Changed, s.access.CertificateFlag = s.permissionsChanged(), c.TLS.unasked(clientCertFlag)
 	}
-	if err := openConsole(s); err != nil {
+	if err := s.openConsole(); err != nil {
 		return nil, errors.Join(err, s.audit.Close())
 	}
 	if err := s.listen(ctx); err != nil {
 		return nil, errors.Join(err, s.audit.Close())
 	}
-	if err := openTracer(ctx, s); err != nil {
+	if err := s.openTracer(ctx); err != nil {
 		return nil, errors.Join(err, s.closeListeners(), s.audit.Close())
 	}
 	if err := s.open(ctx); err != nil {
-		closeTracer(ctx, s)
+		s.closeTracer(ctx)
 		return nil, errors.Join(err, s.closeListeners(), s.audit.Close())
 	}
 	// openEnvoy is the last, as its last step opens a connection.
 	for _, open := range []func() error{func() error { return s.protocols.open(s) }, s.openEnvoy} {
 		if err := open(); err != nil {
-			closeTracer(ctx, s)
+			s.closeTracer(ctx)
 			return nil, errors.Join(err, s.service.Close(), s.closeListeners(), s.audit.Close())
 		}
 	}
@@ -231,7 +231,7 @@ func (s *Server) open(ctx context.Context) error {
 			return err
 		}
 	}
-	auth, err := authOf(s)
+	auth, err := s.authOf()
 	if err != nil {
 		return err
 	}
@@ -251,12 +251,12 @@ func (s *Server) open(ctx context.Context) error {
 		Wire: transport.Options{
 			Access:  by,
 			Audit:   s.audit.auditor(),
-			Denials: recorder(s), Auth: auth,
+			Denials: s.recorder(), Auth: auth,
 			AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, AllowRefunds: c.AllowRefunds, Ready: s.Ready,
 			Stopping:       s.stopping.Load,
 			Hosts:          c.hosts(c.HTTPHosts, c.HTTPAddr),
 			TLS:            s.secured.forClients(),
-			Tracer:         forRequests(s),
+			Tracer:         s.forRequests(),
 			MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
 			MaxConnectionAge: c.MaxConnectionAge, ClientTimeout: c.ClientTimeout,
 		},
@@ -266,7 +266,7 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	s.watching.opened(s.service.Node(), c.Log)
 	s.node, s.metrics, s.wire = s.service.Node(), s.service.Metrics(), s.service.Wire()
-	defer warnUnsettled(s)
+	defer s.warnUnsettled()
 	if config.Cluster == nil && len(c.Rules) > 0 || c.RulesFile != "" && len(config.Rules) == 0 {
 		// Open would treat an empty file as no file.
 		if err := s.node.SetRules(c.Rules); err != nil {
@@ -367,7 +367,7 @@ func (s *Server) apply(data []byte) error {
 	if err != nil {
 		return err
 	}
-	warnUnsettled(s)
+	s.warnUnsettled()
 	s.config.Log.Info("rules are in force", "file", s.config.RulesFile, "rules", len(s.node.Rules()), "hash",
 		s.RulesHash())
 	return nil
@@ -439,7 +439,7 @@ func (s *Server) Stop() error {
 		// what was just cut off has time to end
 		ctx, cancel := context.WithDeadline(context.Background(), begun.Add(c.ShutdownTimeout-c.ShutdownTimeout/cutOff/2))
 		defer cancel()
-		closeTracer(ctx, s)
+		s.closeTracer(ctx)
 		if left := s.background.wait(ctx); len(left) > 0 {
 			// They can be stuck in a call of the system, such as the reading of a rules
 			// file from a file system that hangs. No request depends on them.

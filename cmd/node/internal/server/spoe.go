@@ -24,11 +24,11 @@ func (p *spoeServer) open(s *Server) (err error) {
 		return nil
 	}
 	c := &s.config
-	handler, err := authOf(s)
+	handler, err := s.authOf()
 	if err != nil {
 		return err
 	}
-	with := frontendOf(s)
+	with := s.frontendOf()
 	site := transport.SiteOptions{
 		Name: "the agent for HAProxy", Access: with.Access, Tracer: with.Tracer, Audit: with.Audit, Over: "spoe",
 		Panicked: s.metrics.Observer().Panicked, Logger: c.Log,
@@ -38,7 +38,7 @@ func (p *spoeServer) open(s *Server) (err error) {
 		},
 	}
 	p.server, err = spoe.NewServer(spoe.Options{
-		Handler: transport.NewSite(site).Handler(), HandshakeFailed: handshakes(s, "SPOE", "spoe"),
+		Handler: transport.NewSite(site).Handler(), HandshakeFailed: s.handshakes("SPOE", "spoe"),
 		Admit: c.Auth.Believes,
 		URI:   cmp.Or(c.Auth.URI, "X-Original-URI"), Method: cmp.Or(c.Auth.Method, "X-Original-Method"),
 		Address: cmp.Or(c.Auth.Address, "X-Forwarded-For"), User: c.Auth.User, Group: c.Auth.Group, ID: c.Auth.ID,
@@ -47,7 +47,7 @@ func (p *spoeServer) open(s *Server) (err error) {
 	if err != nil {
 		return err
 	}
-	p.bounded = boundedBy(s, p.listener)
+	p.bounded = s.boundedBy(p.listener)
 	return nil
 }
 
@@ -70,7 +70,7 @@ func (p *spoeServer) shutdown(ctx context.Context) error {
 }
 
 // SPOEAddr returns the address of the agent for HAProxy's filter, "" if it is not served.
-func SPOEAddr(s *Server) string {
+func (s *Server) SPOEAddr() string {
 	if s.protocols.spoe.listener == nil {
 		return ""
 	}

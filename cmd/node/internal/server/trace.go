@@ -17,7 +17,7 @@ type TraceConfig struct {
 }
 
 // openTracer makes the tracer, if the node has one.
-func openTracer(ctx context.Context, s *Server) (err error) {
+func (s *Server) openTracer(ctx context.Context) (err error) {
 	c := &s.config
 	if c.Trace == nil {
 		return nil
@@ -34,7 +34,7 @@ func openTracer(ctx context.Context, s *Server) (err error) {
 
 // forRequests returns the tracer for clients' requests. It is nil, and no interface with a nil
 // in it, if there is none.
-func forRequests(s *Server) transport.Tracer {
+func (s *Server) forRequests() transport.Tracer {
 	if s.tracer == nil {
 		return nil
 	}
@@ -42,7 +42,7 @@ func forRequests(s *Server) transport.Tracer {
 }
 
 // closeTracer sends what has been recorded, until ctx ends.
-func closeTracer(ctx context.Context, s *Server) {
+func (s *Server) closeTracer(ctx context.Context) {
 	if s.tracer == nil {
 		return
 	}

@@ -217,7 +217,7 @@ func ownedBy(t *testing.T, s *Server, owner string) string {
 func TestNoTraces(t *testing.T) {
 	c, _ := plain()
 	s := start(t, c)
-	if forRequests(s) != nil {
+	if s.forRequests() != nil {
 		t.Error("there is a tracer")
 	}
 	c.Trace = &TraceConfig{Endpoint: "collector:4317"}

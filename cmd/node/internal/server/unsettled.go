@@ -5,7 +5,7 @@ import "github.com/weirlimit/weir/internal/console"
 // warnUnsettled logs that a rule limits concurrency and those who ask do not say when requests end, so that each of
 // them takes its slot for as long as the hold lasts. With a permissions file, callers that may not settle get no slot,
 // but web proxies never do.
-func warnUnsettled(s *Server) {
+func (s *Server) warnUnsettled() {
 	rule := console.Slots(s.node)
 	if rule == "" {
 		return
