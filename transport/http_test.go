@@ -415,8 +415,8 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// TestProbesNameNoTenants: where callers are identified, nobody else is told of tenants, rules and members. Probes that are
-// served apart are the operator's.
+// TestProbesNameNoTenants: where callers are identified, nobody else is told of tenants, rules and members. Probes that
+// are served apart are the operator's.
 func TestProbesNameNoTenants(t *testing.T) {
 	var ready error
 	s := newServer(t, fixed, func(o *transport.Options) {

@@ -367,9 +367,10 @@ func TestLent(t *testing.T) {
 	}{
 		{"the limit", leased(planted(once()).lending().allowed(10, "lent", "a"), 10, "lent"), ""},
 		{"one more by a lease", leased(planted(once()).lending().allowed(10, "lent", "a"), 11, "lent"), "21 admitted"},
-		{"one more, of a rule that does not lend", leased(planted(once()).allowed(10, "once", "a"), 11, "once"), "21 admitted"},
-		{"a lease of an owner that was", leased(broken(once()).lending().allowed(19, "lent", "b"), 1, "lent").allowed(1, "lent",
-			"b"), "21 admitted"},
+		{"one more, of a rule that does not lend", leased(planted(once()).allowed(10, "once", "a"), 11, "once"),
+			"21 admitted"},
+		{"a lease of an owner that was",
+			leased(broken(once()).lending().allowed(19, "lent", "b"), 1, "lent").allowed(1, "lent", "b"), "21 admitted"},
 		{"a denial while units are lent", planted(once()).lending().allowed(5, "lent", "a").answers(1, "lent", Denied,
 			SourceOwner, "a"), ""},
 		{"most units are used", planted(once()).lending().allowed(18, "lent-once", "a").answers(1, "lent-once", Denied,

@@ -73,8 +73,8 @@ func (h *History) each(r *Rule) int {
 	return r.D()
 }
 
-// owner returns who decided a key of a check, "" if the answer does not say. Of a lease, which outlives its owner, it is
-// who lent it: that says nothing of who decides.
+// owner returns who decided a key of a check, "" if the answer does not say. Of a lease, which outlives its owner,
+// it is who lent it: that says nothing of who decides.
 func owner(o *Op, key string) string {
 	if o.Source == SourceLeased {
 		return ""

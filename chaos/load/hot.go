@@ -21,8 +21,8 @@ const (
 	hotPause = 5 * time.Millisecond
 )
 
-// lentPause is between batches about a key whose units owners lend: 1,000 checks a second at each node, where 32 in 100 ms
-// are enough for a lease.
+// lentPause is between batches about a key whose units owners lend: 1,000 checks a second at each node, where 32 in
+// 100 ms are enough for a lease.
 const lentPause = 20 * time.Millisecond
 
 // hot is keys that are asked about so much that whatever an owner answers before
@@ -57,8 +57,8 @@ func (l *Load) lend(ctx context.Context) {
 	}
 }
 
-// heat has each node asked for one key of a rule, and for another once so many of a batch are denied, if units never come
-// back.
+// heat has each node asked for one key of a rule, and for another once so many of a batch are denied, if units never
+// come back.
 func (l *Load) heat(ctx context.Context, r *history.Rule, pause time.Duration, denials int) {
 	h := new(hot)
 	h.next(r.Name, l.plan.prefix, "")

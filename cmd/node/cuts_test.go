@@ -72,8 +72,8 @@ func secretFile(t *testing.T, of string) string {
 	return name
 }
 
-// check asks a node for a unit of a key, and notes a grant. It reports whether it was one, and whether an owner, an heir
-// or a node by what it was lent decided.
+// check asks a node for a unit of a key, and notes a grant. It reports whether it was one, and whether an owner, an
+// heir or a node by what it was lent decided.
 func (c *cut) check(ctx context.Context, s *seat, key string) (allowed, decided bool) {
 	path, user, _ := strings.Cut(key, " ")
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.http+"/v1/check?path="+path+"&user="+user, nil)
@@ -90,7 +90,8 @@ func (c *cut) check(ctx context.Context, s *seat, key string) (allowed, decided 
 		Source  string `json:"source"`
 	}
 	text, err := io.ReadAll(res.Body)
-	if err != nil || json.Unmarshal(text, &out) != nil || !slices.Contains([]string{"owner", "heir", "leased"}, out.Source) {
+	if err != nil || json.Unmarshal(text, &out) != nil ||
+		!slices.Contains([]string{"owner", "heir", "leased"}, out.Source) {
 		return false, false
 	}
 	if out.Allowed {
