@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"io"
+	"log"
 	"os"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 )
 
 func main() {
+	log.SetOutput(io.Discard) // package net/http writes into it; what concerns people is in errors
 	os.Exit(cli.Run(context.Background(), os.Args[1:], cli.Streams{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 		OutStyle: term.StyleOf(os.Stdout, os.Getenv), ErrStyle: term.StyleOf(os.Stderr, os.Getenv),

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -173,4 +174,33 @@ rules:
 	}
 	t.Logf("%.0f ms of CPU, %.3f s by its own clock",
 		1e3*(cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()).Seconds(), report.Seconds)
+}
+
+// What is there speaks first, as a node's gRPC does: the error is one line, and no library adds another.
+func TestNothingElseIsSaid(t *testing.T) {
+	var config net.ListenConfig
+	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte("\x00\x00\x00\x04\x00\x00\x00\x00\x00")) // SETTINGS of HTTP/2
+			go func() {
+				_, _ = c.Read(make([]byte, 1)) // until it asks
+				_ = c.Close()
+			}()
+		}
+	}()
+	for range 5 {
+		if _, _, said := weir(t, "", "members", "--server", l.Addr().String()); strings.Count(said, "\n") != 1 ||
+			!strings.HasPrefix(said, "weir: node http://") {
+			t.Fatalf("%q", said)
+		}
+	}
 }

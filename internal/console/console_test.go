@@ -456,7 +456,7 @@ func TestSignIn(t *testing.T) {
 // in force here.
 func TestOverridesAreSpread(t *testing.T) {
 	d := open(t, nil, false)
-	kind := []string{"Content-Type", "application/json"}
+	kind := []string{"Content-Type", "application/json; charset=utf-8"}
 	got := d.ask(t, http.MethodPost, "/v1/overrides/set",
 		`{"rule":"api","user":"ada","limit":"1/minute","for":"1h","why":"too many"}`,
 		kind...)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"mime"
 	"net/http"
 	"slices"
 	"time"
@@ -189,7 +190,7 @@ func subjectOfExport(e *Exports) string {
 
 // readBody reads an object, without unknown fields.
 func readBody(w http.ResponseWriter, r *http.Request, to any, most int64, what string) error {
-	if kind := r.Header.Get("Content-Type"); kind != "application/json" {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return invalid("the body must be JSON: send it with Content-Type: application/json")
 	}
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, most))

@@ -3,9 +3,7 @@ package console
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"sync"
@@ -345,7 +343,7 @@ func (c *Console) serveOverrides(w http.ResponseWriter, r *http.Request, by tran
 
 // serveSet serves /v1/overrides/set.
 func (c *Console) serveSet(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
-	want, err := readWanted(r)
+	want, err := readWanted(w, r)
 	if err == nil {
 		by.Subject(subjectOf(want), want.what())
 		err = c.set(want, &by)
@@ -359,7 +357,7 @@ func (c *Console) serveSet(w http.ResponseWriter, r *http.Request, by transport.
 
 // serveRemove serves /v1/overrides/remove.
 func (c *Console) serveRemove(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
-	want, err := readWanted(r)
+	want, err := readWanted(w, r)
 	if err == nil {
 		by.Subject(subjectOf(want), "removed")
 		err = c.remove(want, &by)
@@ -375,18 +373,7 @@ func (c *Console) serveRemove(w http.ResponseWriter, r *http.Request, by transpo
 const maxBody = 16 << 10
 
 // readWanted reads an override. An unknown field is an error: it might have meant less.
-func readWanted(r *http.Request) (*Wanted, error) {
-	if kind := r.Header.Get("Content-Type"); kind != "application/json" {
-		return nil, invalid("the body must be JSON: send it with Content-Type: application/json")
-	}
-	d := json.NewDecoder(io.LimitReader(r.Body, maxBody))
-	d.DisallowUnknownFields()
-	w := new(Wanted)
-	if err := d.Decode(w); err != nil {
-		return nil, invalid("the body is not an override: %v", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, invalid("the body has more than one override, or more than %d bytes", maxBody)
-	}
-	return w, nil
+func readWanted(w http.ResponseWriter, r *http.Request) (*Wanted, error) {
+	want := new(Wanted)
+	return want, readBody(w, r, want, maxBody, "an override")
 }
