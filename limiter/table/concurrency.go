@@ -108,10 +108,13 @@ func (t *Table) holdTimes(now limiter.Tick, c *arith.Charge, d *limiter.Decision
 		if have := t.registry.limit(of.limit); !have.Equal(seen) && looked == nil {
 			seen = arith.Seen(seen, have)
 		} else if looked != nil {
-			if holds, held = b.followed(of, seen, have, now); holds.A == 0 {
+			k := &looked[i]
+			if k.found != of { // a copy
+				holds, held = b.followed(of, seen, have, now)
+			}
+			if of, seen, words = k.slot(), k.seen, k.words; holds.A == 0 {
 				continue
 			}
-			of, seen, words = looked[i].slot(), looked[i].seen, looked[i].words
 		}
 		until := of.state.RetryAt(seen, words, now, p.clock, max(out.Cost, 1), &holds, held)
 		out.RetryAfter = (loans{b}.comeBack(out, now, until) - now).Duration()
