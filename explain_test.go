@@ -7,8 +7,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// An explanation has the wait of a peek, also of a bucket that was charged under the number of another plan, and part of
-// which is reserved.
+// An explanation has the wait of a peek, also of a bucket that was charged under the number of another plan, and of
+// which a part is reserved.
 func TestAnExplanationKnowsWhatIsReservedUnderAnotherPlan(t *testing.T) {
 	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 	n := open(t, weir.Config{Now: func() time.Time { return now }, Rules: []byte(`version: 1

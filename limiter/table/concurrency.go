@@ -79,8 +79,8 @@ func (b ledger) countAllSlots() {
 }
 
 // holdTimes corrects the times that a decision has for the limits of keys with holds: units come back when
-// these end, to limits on concurrency then only. What is lent may come back, too. An explanation gives the counters
-// that it has looked at, some of which are copies.
+// these end, to limits on concurrency then only. What is lent may come back, too. An explanation gives the
+// counters that it has looked at, some of which are copies.
 func (t *Table) holdTimes(now limiter.Tick, c *arith.Charge, d *limiter.Decision, looked []counter) {
 	changed := false
 	for i := range d.Len() {
