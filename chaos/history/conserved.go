@@ -63,7 +63,7 @@ func (c *analysis) used(r *Rule, key string, ops []Op) error {
 		}
 	}
 	if r.Lent {
-		least = least*leastUsed/100 - c.wasted(ops)
+		least = least*leastUsed/100 - wasted(c.Faults, ops)
 	}
 	if least -= perhaps; refusals > 0 && admitted < least {
 		return fmt.Errorf("%s, key %s: denied although only %d of %d were admitted, and %d more may have been", r.Name, key,
@@ -74,10 +74,10 @@ func (c *analysis) used(r *Rule, key string, ops []Op) error {
 
 // wasted is how many units of a key are charged at most that nobody used: nodes that ended, stood still or were cut off
 // had them by leases. A node wishes for no more than it was asked for within the longest lease.
-func (c *analysis) wasted(ops []Op) (n int) {
+func wasted(faults []Fault, ops []Op) (n int) {
 	for i := range ops {
-		for j := range c.Faults {
-			if f := &c.Faults[j]; ops[i].Call >= f.At-longestLease && ops[i].Call <= f.At+longestLease {
+		for j := range faults {
+			if f := &faults[j]; ops[i].Call >= f.At-longestLease && ops[i].Call <= f.At+longestLease {
 				n++
 				break
 			}

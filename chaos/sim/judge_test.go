@@ -669,3 +669,24 @@ func TestAnOwnershipIsLostOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestAnOwnershipThatBeginsAnewIsLostAgain: an owner is lost in a high epoch. One that starts then begins with the
+// first again, and is lost, too.
+func TestAnOwnershipThatBeginsAnewIsLostAgain(t *testing.T) {
+	d := direct(t, 1, 2, limiter.UnreachableLocal, limiter.ReplicationLag)
+	first, second := d.holder(peer.Owned), d.holder(peer.Heir)
+	first.crash(true)
+	d.pass(3 * limiter.Second)
+	before, _ := second.core.Partition(d.key.part)
+	second.crash(true)
+	d.start("again", false, first.rules, 1)
+	d.pass(3 * limiter.Second)
+	third := d.holder(peer.Owned)
+	if info, _ := third.core.Partition(d.key.part); before.Role != peer.Owned || !info.Epoch.Before(before.Epoch) {
+		t.Fatalf("%+v is followed by %+v, want a lower epoch", before, info)
+	}
+	third.crash(true)
+	if n := d.losses[d.key.part]; n != 2 {
+		t.Errorf("the partition is lost %d times, want 2", n)
+	}
+}

@@ -32,10 +32,10 @@ type World struct {
 	keys    []*key
 	parts   []int
 	outcome Outcome
-	broken  int                // how often a connection broke
-	reloads int                // how often a node read its rules file
-	losses  map[int]int        // how often owner and heir were lost together, by partition
-	lost    map[int]peer.Epoch // of the last owner that was lost so
+	broken  int                  // how often a connection broke
+	reloads int                  // how often a node read its rules file
+	losses  map[int]int          // how often owner and heir were lost together, by partition
+	lost    map[int][]peer.Epoch // of the owners that were lost so
 	// clock is what counters see and ruleNamed where rules come from, where a
 	// test says so.
 	clock     func(now limiter.Tick) limiter.Tick
@@ -126,7 +126,7 @@ const epoch = 1_700_000_000 * limiter.Second
 func newWorld(seed uint64) *World {
 	return &World{
 		Seed: seed, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), now: epoch, skew: 500 * ms,
-		codec: peerlink.NewCodec(), losses: make(map[int]int), lost: make(map[int]peer.Epoch),
+		codec: peerlink.NewCodec(), losses: make(map[int]int), lost: make(map[int][]peer.Epoch),
 		conns: make(map[pair]*conn), cut: make(map[pair]bool), heard: make(map[pair]bool),
 		suspects: make(map[pair]bool), slow: make(map[pair]limiter.Tick),
 	}

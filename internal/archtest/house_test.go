@@ -509,7 +509,6 @@ func largeAllowed() map[string]allowance {
 		".Node methods":                          {48, "each call of a node is a method"},
 		"chaos/history.History fields":           {21, harness},
 		"chaos/history.History methods":          {35, harness},
-		"chaos/history.analysis methods":         {31, harness},
 		"chaos/scenario.stage methods":           {90, harness},
 		"chaos/sim.World fields":                 {48, harness},
 		"chaos/sim.World methods":                {137, harness},
