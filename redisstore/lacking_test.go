@@ -48,8 +48,8 @@ func TestADeniedExtensionIsCounted(t *testing.T) {
 	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 	const file = `version: 1
 rules:
-  - {name: r, key: [user], continue: true, limits: [{limit: 10, window: 1d, algorithm: fixed_window, count_rejected: all},
-      {limit: 5, window: 1h, algorithm: fixed_window, block: 1m}]}
+  - {name: r, key: [user], continue: true, limits: [
+      {limit: 10, window: 1d, algorithm: fixed_window, count_rejected: all}, {limit: 5, window: 1h, algorithm: fixed_window, block: 1m}]}
   - {name: plans, match: {attributes: {plan: }}, key: ["attr:plan"], limits: [100/day]}
 `
 	for in, backend := range map[string]weir.Backend{"memory": nil,
