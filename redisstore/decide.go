@@ -43,7 +43,7 @@ type part struct {
 // others.
 func (s *Store) Decide(ctx context.Context, now arith.Instant, cs []*arith.Charge, ds []*limiter.Decision,
 	name arith.KeyNamer) error {
-	b := batch{store: s, now: now, charges: cs, decisions: ds, name: name, until: s.deadline()}
+	b := batch{store: s, now: now, charges: cs, decisions: ds, name: name, until: s.deadline(), changing: changing(cs)}
 	for _, c := range cs {
 		if len(cs) > 1 && c.ID != nil && c.ID.Hold > 0 {
 			// Also those before it: a script that does not know holds is repeated behind it.
@@ -78,6 +78,36 @@ type batch struct {
 	decisions []*limiter.Decision
 	name      arith.KeyNamer
 	until     time.Time // until when it waits for Redis
+	changing  map[arith.Hash]bool
+}
+
+// changing returns the keys that charges of one batch count by different limits, since each chooses its own. Their
+// calls use the script that adopts from the beginning: one that has to be repeated with it is repeated behind later ones.
+func changing(cs []*arith.Charge) (out map[arith.Hash]bool) {
+	var by map[arith.Hash]*limiter.Rule
+	for _, c := range cs {
+		for i := range c.Len() {
+			k := c.Key(i)
+			if len(cs) == 1 || k.Rule.ChosenBy() == limiter.ChosenByNone && k.Rule.Name != limiter.RequestRule {
+				continue
+			}
+			was := by[k.Hash]
+			if was == nil {
+				if by == nil {
+					by = map[arith.Hash]*limiter.Rule{}
+				}
+				by[k.Hash] = k.Rule
+			} else if was != k.Rule && !slices.EqualFunc(was.Limits, k.Rule.Limits, func(x, y *limiter.Limit) bool {
+				return x.Name() != y.Name() || arith.CountsID(x) == arith.CountsID(y) && x.Limit() == y.Limit()
+			}) {
+				if out == nil {
+					out = map[arith.Hash]bool{}
+				}
+				out[k.Hash] = true
+			}
+		}
+	}
+	return out
 }
 
 // late reports whether the time of the batch is used up.
@@ -136,6 +166,11 @@ func (b *batch) decide(ctx context.Context, first, last int, late bool) error {
 			made, err := s.decision(w, s.modeOf(c), c, c.ID, i, parts[p].first, parts[p].last, b.name)
 			if err != nil {
 				return err
+			}
+			for n := parts[p].first; n < parts[p].last && !made.adopts; n++ {
+				if b.changing[c.Key(n).Hash] {
+					made.adopting(s)
+				}
 			}
 			parts[p].ids = made.ids
 			calls = append(calls, made)

@@ -14,6 +14,10 @@ const orderRules = `
 version: 1
 rules:
   - {name: both, match: {path: ^/both}, continue: true, key: [user], limits: [{limit: 100, window: 1h, algorithm: fixed_window}]}
+  - name: plans
+    match: {path: ^/plans}
+    keys: [[ip], [user]]
+    limits: [{limit: {by: "attr:plan", of: {free: 4, pro: 6}, else: 2}, window: 1h, algorithm: fixed_window}]
   - {name: r, key: [ip], limits: [{limit: 6, window: 1h, algorithm: fixed_window}]}
 `
 
@@ -118,4 +122,30 @@ func TestBatchInOrderOfHolds(t *testing.T) {
 			o.check(o.other, first, reserved("b", 2), plain(1))
 		})
 	}
+}
+
+// A batch is decided in order where its checks count one key by the limits of different plans, or by limits of their
+// own.
+func TestBatchInOrderOfPlans(t *testing.T) {
+	limit := func(n int64) []*limiter.Limit {
+		l, err := limiter.NewLimit(limiter.Spec{Name: "own", Limit: n, Window: time.Hour, Algorithm: limiter.FixedWindow})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []*limiter.Limit{l}
+	}
+	o := newOrdered(t)
+	var plans, own []weir.Request
+	for i := range 9 {
+		plan, n := "free", int64(4)
+		if i%2 == 1 {
+			plan, n = "pro", 6
+		}
+		plans = append(plans, weir.Request{Path: "/plans", User: "ada", IP: "192.0.2.1",
+			Attributes: map[string]string{"plan": plan}})
+		own = append(own, weir.Request{Path: "/own", User: "ada", Limits: limit(n)})
+	}
+	o.check(o.one, plans...)
+	o.check(o.one, own...)
+	o.check(o.one, plain(4), plain(1))
 }
