@@ -138,7 +138,7 @@ func ofHolds() []mutation {
 			}},
 		{name: "a rule in shadow that was not charged is not settled", pkg: "./limiter/limitertest", test: "^TestTranscripts",
 			edits: []edit{
-				{"limiter/table/amend.go", "k.Rule.Shadow && !b.charges(", "false && !charges("},
+				{"limiter/table/amend.go", "k.Rule.Shadow && !has.charged {", "false {"},
 			}},
 		{name: "an owner charges no rule in shadow that peeked", pkg: "./cluster",
 			test: "^TestARuleInShadowIsNotChargedForWhatItWouldDeny$", edits: []edit{

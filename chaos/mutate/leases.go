@@ -75,7 +75,7 @@ func ofLeases() []mutation {
 			{"limiter/table/slices.go", "	case needs == have, needs < have && rate != was: ", "	case needs <= have: "},
 		}},
 		{name: "a slice is not settled", pkg: table, test: "^TestASliceIsNotSettled$", edits: []edit{
-			{"limiter/table/amend.go", "			case lent && (loans{b}).sliced(c.ID.ID): ", "			case lent && a.Lacks: "},
+			{"limiter/table/amend.go", "			case has.sliced: ", "			case has.sliced && a.Lacks: "},
 		}},
 		{name: "a division knows what the table counts", pkg: "./internal/engine",
 			test: "^TestADivisionKnowsWhatTheTableCounts$", edits: []edit{
@@ -109,16 +109,16 @@ func ofLeases() []mutation {
 				{"limiter/table/slices.go", "		if !b.renewable(k, id.ID) {\n", "		if false {\n"},
 			}},
 		{name: "a lease is no slice", pkg: table, test: "^TestASliceByAnotherID$", edits: []edit{
-			{"limiter/table/slices.go", "	if known && !e.held() {\n", "	if known && !(loans{e.in}).sliced(id.ID) {\n"},
+			{"limiter/table/slices.go", "	if known && !e.held() {\n", "	if known && !e.in.standing(id.ID).sliced {\n"},
 		}},
 		{name: "a slice accrues nothing back in time", pkg: table, test: "^TestASliceEndsBeforeTheLastLook$", edits: []edit{
 			{"limiter/table/slices.go", " || now <= h.At {\n", " {\n"},
 		}},
 		{name: "nothing extends a slice", pkg: table, test: "^TestASliceByAnotherID$", edits: []edit{
-			{"limiter/table/amend.go", "			case lent && a.Extend: ", "			case lent && a.Extend && a.Lacks: "},
+			{"limiter/table/amend.go", "			case has.lent && a.Extend: ", "			case has.lent && a.Extend && a.Lacks: "},
 		}},
 		{name: "nothing extends a lease", pkg: table, test: "^TestNothingExtendsALease$", edits: []edit{
-			{"limiter/table/amend.go", "			case lent && a.Extend: ", "			case lent && a.Extend && a.Lacks: "},
+			{"limiter/table/amend.go", "			case has.lent && a.Extend: ", "			case has.lent && a.Extend && a.Lacks: "},
 		}},
 		{name: "a slice that is renewed leaves when the heir has it", pkg: core, test: "^TestASliceWaitsForTheHeir$",
 			edits: []edit{{"limiter/table/slices.go", "		d.Repeated = false // it is renewed\n", ""}}},

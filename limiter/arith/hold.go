@@ -188,16 +188,6 @@ func HoldEnd(s *State, words []uint64, id uint64) limiter.Tick {
 	return 0
 }
 
-// HoldShape returns what the hold of an id knows of its check; 0 if nothing.
-func HoldShape(s *State, words []uint64, id uint64) (shape Shape) {
-	for i := range int(s.A) {
-		if h := HoldAt(words, i); h.ID == id {
-			shape = max(shape, h.Shape)
-		}
-	}
-	return shape
-}
-
 // Occupy lets n units that were charged to a limit on concurrency count until the end of their
 // hold. (In the state of such a limit Time is the instant from which nothing is held any more.) With n = 0 they do
 // already, and the hold ends later than before.

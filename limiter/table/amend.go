@@ -61,20 +61,21 @@ func (t *Table) amend(now limiter.Tick, c *arith.Charge, a limiter.Amend, final 
 		m := &keys[i]
 		m.known, m.was = true, arith.IDCost(t.ring(p).at(pos))
 		if b := p.ledgerOf(k); b.exists() {
-			switch lent := (loans{b}).has(c.ID.ID); {
-			case lent && a.Extend: // it lasts as long as its rule says
+			has := b.standing(c.ID.ID)
+			switch {
+			case has.lent && a.Extend: // it lasts as long as its rule says
 				return limiter.Amended{State: limiter.AmendUnknown}, changed, decided
-			case lent && (loans{b}).sliced(c.ID.ID): // nobody knows what its holder has used
+			case has.sliced: // nobody knows what its holder has used
 				b.endHolds(now, c.ID.ID)
 				return out, true, decided
-			case lent:
+			case has.lent:
 				k.Cost = min(k.Cost, m.was) // no more was lent, whatever a client says that it used
 			}
-			m.held = b.has(c.ID.ID)
-			if m.here = b.countedOf(c.ID.ID, m.was); k.Rule.Shadow && !b.charges(c.ID.ID) {
+			m.held = has.held
+			if m.here = b.countedOf(c.ID.ID, m.was, has); k.Rule.Shadow && !has.charged {
 				m.here = counted{units: math.MaxUint64}
 			}
-			shape = max(shape, arith.HoldShape(&b.s.state, b.words(), c.ID.ID))
+			shape = max(shape, has.shape)
 		}
 		if known++; !k.Rule.Shadow {
 			inForce++

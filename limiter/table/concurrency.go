@@ -36,13 +36,17 @@ func (b ledger) occupy(id, n uint64, end limiter.Tick) {
 
 // letGo gives back what the hold of an id holds, before it is settled.
 func (b ledger) letGo(id uint64) {
+	let := false
 	for i, h := range b.of(id) {
 		if b.concurrency(&h) != nil {
 			h.Detach()
 			h.Put(b.words(), i)
+			let = true
 		}
 	}
-	b.countAllSlots()
+	if let {
+		b.countAllSlots()
+	}
 }
 
 // countSlots lets a counter of a key, which may lie outside the table, count what holds of the key have charged to it,

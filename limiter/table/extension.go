@@ -47,7 +47,7 @@ func (t *Table) StandsFor(now limiter.Tick, c *arith.Charge) (out limiter.Amende
 	t.locked(now, c, func() {
 		switch e, known := t.entry(now, c, c.Key(0)); {
 		case known && e.held():
-			out.Estimate, shape = e.cost(), arith.HoldShape(&e.in.s.state, e.in.words(), e.id)
+			out.Estimate, shape = e.cost(), e.in.standing(e.id).shape
 		case known:
 			out.State, out.First = limiter.AmendSettled, e.cost()
 		}

@@ -83,6 +83,26 @@ func (b ledger) of(id uint64) iter.Seq2[int, arith.Hold] {
 	}
 }
 
+// standing is what all entries of the hold of an id say together.
+type standing struct {
+	held    bool // there are such
+	lent    bool // it is a lease
+	sliced  bool // it is a slice
+	charged bool // it has charged a limit, even if it gives nothing back
+	strange bool // some of it may not be counted here
+	shape   arith.Shape
+}
+
+// standing returns that of the hold of an id. There may be no ledger.
+func (b ledger) standing(id uint64) (s standing) {
+	for _, h := range b.of(id) {
+		s.held, s.lent, s.sliced = true, s.lent || h.Lent, s.sliced || h.Sliced
+		s.charged, s.strange = s.charged || !h.Spared(), s.strange || h.Uncounted()
+		s.shape = max(s.shape, h.Shape)
+	}
+	return s
+}
+
 // end returns when the hold of an id ends; 0 if it has none.
 func (b ledger) end(id uint64) limiter.Tick { return arith.HoldEnd(&b.s.state, b.words(), id) }
 

@@ -96,16 +96,6 @@ func (b loans) each(f func(arith.Hold)) {
 	}
 }
 
-// has reports whether the hold of an id is a lease. There may be no ledger.
-func (b loans) has(id uint64) bool {
-	for _, h := range b.of.all() {
-		if h.ID == id {
-			return h.Lent
-		}
-	}
-	return false
-}
-
 // MaxLoans bounds the entries of the leases of one key: whoever looks at the key moves all of them.
 const MaxLoans = 128
 

@@ -168,12 +168,8 @@ func (c counted) mostLacking(k *arith.Key) (n uint64) {
 // countedOf returns how much of what an id stands for, cost units, is counted here for sure: all of it, unless
 // its hold came from another table. The counter of one limit may have of that what another one's lacks. A limit that
 // the hold does not know is taken for the one that has least.
-func (b ledger) countedOf(id, cost uint64) counted {
-	strange := false
-	for _, h := range b.of(id) {
-		strange = strange || h.Uncounted()
-	}
-	if !strange {
+func (b ledger) countedOf(id, cost uint64, has standing) counted {
+	if !has.strange {
 		return counted{units: cost}
 	}
 	out := counted{math.MaxUint64, b.counted(id)}
@@ -195,16 +191,6 @@ func (b ledger) counted(id uint64) map[uint64]uint64 {
 		}
 	}
 	return sums
-}
-
-// charges reports whether the hold of an id has charged a limit, even if it gives nothing back.
-func (b ledger) charges(id uint64) bool {
-	for _, h := range b.of(id) {
-		if !h.Spared() {
-			return true
-		}
-	}
-	return false
 }
 
 // countHeld counts what holds have charged to the limits on concurrency of a partition that others

@@ -53,16 +53,6 @@ func (b loans) renewable(k *arith.Key, id uint64) bool {
 	return true
 }
 
-// sliced reports whether the hold of an id is a slice.
-func (b loans) sliced(id uint64) bool {
-	for _, h := range b.of.of(id) {
-		if h.Sliced {
-			return true
-		}
-	}
-	return false
-}
-
 // assign lets the slice of an id, which all limits of a key have been charged, last for its hold from now on with the
 // rate that it asks for, as far as there is room, and returns that.
 func (b loans) assign(k *arith.Key, id *arith.Idempotency, now limiter.Tick) (rate uint64) {
