@@ -2,27 +2,20 @@ package cluster
 
 import (
 	"github.com/weirlimit/weir/internal/peer"
-	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
 // lookahead prefetches the counters of the keys that a frame updates, table.Ahead keys
-// before they are applied.
+// before they are applied, and the ids of its batches.
 type lookahead struct {
 	table   *table.Table
 	frame   *peer.Frame
-	limits  []*limiter.Limit // of the frame
-	batch   int              // batch of entry
-	left    uint32           // keys of that batch still to come
+	batch   int    // batch of entry
+	left    uint32 // keys of that batch still to come
 	entry   int
 	started bool
-	// ids are those among the last keys that are ids. They are prefetched in two steps, see [table.PrefetchID].
-	ids [table.Ahead / 2]struct {
-		part int
-		hi   uint64
-	}
-	at uint // where the next key lies in ids
+	ids     int // of the frame, that were prefetched
 }
 
 // next prefetches the given number of further keys; the first call table.Ahead more.
@@ -50,17 +43,31 @@ func (l *lookahead) next(keys int) {
 		}
 		keys--
 		l.left--
-		part, id := int(l.frame.Batches[l.batch].Partition), &l.ids[l.at%uint(len(l.ids))]
-		l.at++
-		if id.hi != 0 {
-			l.table.PrefetchID(id.part, id.hi)
+		l.table.PrefetchKey(int(l.frame.Batches[l.batch].Partition), e.Hi)
+	}
+}
+
+// nextIDs prefetches ids before batch i is applied, in two steps: where those of the batch lie that comes table.Ahead
+// batches later, and what is read there for those of one half as far ahead, see [table.Table.PrefetchID]. Before the
+// first batch it does so for all up to these.
+func (l *lookahead) nextIDs(i int) {
+	all, from := l.frame.Batches, i
+	switch {
+	case len(l.frame.IDs) == 0:
+		return
+	case i == 0:
+		from = -table.Ahead
+	}
+	for ; from <= i; from++ {
+		if next := from + table.Ahead; next < len(all) && all[next].IDs > 0 {
+			l.table.PrefetchIDs(int(all[next].Partition))
 		}
-		id.part, id.hi = part, 0
-		if int(e.Limit) < len(l.limits) && !e.Gone && l.limits[e.Limit].Algorithm() == arith.Remembered {
-			id.hi = e.Hi
-			l.table.PrefetchIDs(part)
-		} else {
-			l.table.PrefetchKey(part, e.Hi)
+		next := from + table.Ahead/2
+		if next < 0 || next >= len(all) {
+			continue
+		}
+		for n := min(l.ids+int(all[next].IDs), len(l.frame.IDs)); l.ids < n; l.ids++ {
+			l.table.PrefetchID(int(all[next].Partition), l.frame.IDs[l.ids].Hi)
 		}
 	}
 }

@@ -118,13 +118,14 @@ func (in *intake) batches(t *turn, f *peer.Frame, may *credible) {
 		limits[i] = l
 	}
 	source := in.table.Source(t.nameOf(f.From))
-	rest, ids, ahead := f.Entries, f.IDs, lookahead{table: in.table, frame: f, limits: limits}
+	rest, ids, ahead := f.Entries, f.IDs, lookahead{table: in.table, frame: f}
 	for i := range f.Batches {
 		b := &f.Batches[i]
 		if next := i + table.Ahead; next < len(f.Batches) {
 			in.parts.touch(int(f.Batches[next].Partition))
 		}
 		ahead.next(int(b.Keys))
+		ahead.nextIDs(i)
 		keys, left, ok := t.split(rest, int(b.Keys), limits, source)
 		if !ok {
 			return

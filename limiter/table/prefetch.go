@@ -47,7 +47,9 @@ func (t *Table) PrefetchKey(partition int, hi uint64) {
 func (t *Table) PrefetchIDs(partition int) {
 	if uint(partition) < uint(len(t.parts)) {
 		fetchWrite(unsafe.Pointer(&t.parts[partition]))
-		fetch(unsafe.Pointer(&t.ids.rings[partition]))
+		fetchWrite(unsafe.Pointer(&t.parts[partition].came))
+		fetchWrite(unsafe.Pointer(&t.ids.rings[partition]))
+		fetchWrite(unsafe.Pointer(&t.copies[partition].sent))
 	}
 }
 
