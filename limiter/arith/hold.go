@@ -178,16 +178,6 @@ func (s *State) HoldsID(words []uint64, id uint64) bool {
 	return false
 }
 
-// HoldEnd returns when the hold of an id ends; 0 if it has none.
-func HoldEnd(s *State, words []uint64, id uint64) limiter.Tick {
-	for i := range int(s.A) {
-		if h := HoldAt(words, i); h.ID == id {
-			return h.End
-		}
-	}
-	return 0
-}
-
 // Occupy lets n units that were charged to a limit on concurrency count until the end of their
 // hold. (In the state of such a limit Time is the instant from which nothing is held any more.) With n = 0 they do
 // already, and the hold ends later than before.

@@ -401,7 +401,7 @@ func (t *Table) extend(now limiter.Tick, c *arith.Charge, keys *[limiter.MaxKeys
 // endsBy reports whether the hold of a charge's ID for one of some keys is over at an instant.
 func (t *Table) endsBy(at limiter.Tick, c, keys *arith.Charge) bool {
 	for i := range keys.Len() {
-		if t.parts[PartitionOf(keys.Key(i))].ledgerOf(keys.Key(i)).end(c.ID.ID) <= at {
+		if t.parts[PartitionOf(keys.Key(i))].ledgerOf(keys.Key(i)).standing(c.ID.ID).end <= at {
 			return true
 		}
 	}

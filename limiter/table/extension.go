@@ -33,7 +33,7 @@ func (t *Table) Extend(now limiter.Tick, c *arith.Charge, a limiter.Amend) (out 
 func (t *Table) term(now limiter.Tick, c *arith.Charge) (estimate uint64, end limiter.Tick) {
 	t.locked(now, c, func() {
 		if e, known := t.entry(now, c, c.Key(0)); known && e.held() {
-			estimate, end = e.cost(), e.in.end(e.id)
+			estimate, end = e.cost(), e.in.standing(e.id).end
 		}
 	})
 	return estimate, end
@@ -66,7 +66,7 @@ func (t *Table) TakeBack(now limiter.Tick, c *arith.Charge, x Extension) (done b
 		if !known || !e.held() {
 			return
 		}
-		was, end, ok := e.in.p.extended.takeBack(c, x, e.in.end(e.id))
+		was, end, ok := e.in.p.extended.takeBack(c, x, e.in.standing(e.id).end)
 		if !ok {
 			return
 		}

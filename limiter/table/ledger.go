@@ -91,20 +91,21 @@ type standing struct {
 	charged bool // it has charged a limit, even if it gives nothing back
 	strange bool // some of it may not be counted here
 	shape   arith.Shape
+	end     limiter.Tick // 0 if there are none
 }
 
 // standing returns that of the hold of an id. There may be no ledger.
 func (b ledger) standing(id uint64) (s standing) {
 	for _, h := range b.of(id) {
+		if !s.held {
+			s.end = h.End // as that of all others
+		}
 		s.held, s.lent, s.sliced = true, s.lent || h.Lent, s.sliced || h.Sliced
 		s.charged, s.strange = s.charged || !h.Spared(), s.strange || h.Uncounted()
 		s.shape = max(s.shape, h.Shape)
 	}
 	return s
 }
-
-// end returns when the hold of an id ends; 0 if it has none.
-func (b ledger) end(id uint64) limiter.Tick { return arith.HoldEnd(&b.s.state, b.words(), id) }
 
 // entry is what is known of the charge that a key got by an id: the id, which stands for the charge as long as it is
 // remembered, and beside it a hold while the charge can still change.

@@ -116,7 +116,7 @@ func (b ledger) lastUntil(now limiter.Tick) map[uint64]bool {
 	}
 	ours := b.p.ledger(b.p.slots.at(i))
 	ours.s.state.EachHold(ours.words(), func(h arith.Hold) (arith.Hold, bool) {
-		if end := b.end(h.ID); end != 0 {
+		if end := b.standing(h.ID).end; end != 0 {
 			known[h.ID], h.End = true, max(h.End, end)
 		}
 		return h, true
