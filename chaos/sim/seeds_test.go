@@ -16,6 +16,7 @@ func TestSeedsThatFailed(t *testing.T) {
 		lends bool
 	}{
 		{Chaos, 500015, false}, {Outages, 35, false}, {Outages, 2900076, false}, {Crash, 35, true}, {Outages, 54, true},
+		{Sides, 6001126, false},
 	} {
 		w := worldOf(test.kind, test.seed)
 		if w.near.lending.on = test.lends; !test.lends || test.seed%2 > 0 {

@@ -92,7 +92,7 @@ func (b ledger) dropRaises(id uint64, now limiter.Tick, n uint64) {
 	b.giveBackLast(id, now, counted{units: n}, 0)
 	less := make(map[uint64]uint64) // by limit: the units of this entry and of those before it
 	for _, h := range b.of(id) {
-		less[h.Limit] += h.Cost
+		less[h.Charged()] += h.Cost
 	}
 	for limit, sum := range less { // now: what is left of them
 		less[limit] = sum - min(sum, n)
@@ -101,10 +101,14 @@ func (b ledger) dropRaises(id uint64, now limiter.Tick, n uint64) {
 		if h.ID != id {
 			return h, true
 		}
-		left := less[h.Limit]
+		left := less[h.Charged()]
 		h.Cost = min(h.Cost, left)
-		less[h.Limit] = left - h.Cost
-		return h, h.Cost > 0 || h.First
+		less[h.Charged()] = left - h.Cost
+		if h.Cost == 0 && h.First { // it marks the hold: another table has charged more than came from there
+			h.Cost = 1
+			h.Merge(0)
+		}
+		return h, h.Cost > 0
 	})
 	b.countAllSlots()
 }

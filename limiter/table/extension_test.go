@@ -116,3 +116,29 @@ func TestTakeBackOfAHoldThatEndsOtherwise(t *testing.T) {
 		}
 	}
 }
+
+// A member may know of a larger estimate than what it has charged to a hold. If as much is taken back, the hold stays,
+// with nothing that is counted, in a state that others accept. Who settles it is charged all.
+func TestTakeBackOfMoreThanWasCharged(t *testing.T) {
+	tab, rule := New(Config{}), windowRule(t, 100)
+	c := held1(rule, 1, 1, 2, time.Minute)
+	var d limiter.Decision
+	if err := tab.Decide(idStart, c, &d); err != nil {
+		t.Fatal(err)
+	}
+	part := PartitionOf(c.Key(0))
+	tab.parts[part].ledgerOf(c.Key(0)).dropRaises(1, idStart, 5)
+	into := New(Config{})
+	moveTo(t, tab, part, idStart, into, idStart, Replace)
+	for name, tab := range map[string]*Table{"here": tab, "moved": into} {
+		if n, s := unitsLeft(t, tab, idStart, rule, 1), tab.Stats(); n != 100 || s.Holds != 1 {
+			t.Errorf("%s: %d are left, %d holds", name, n, s.Holds)
+		}
+		if out, _ := tab.Amend(idStart, held1(rule, 1, 1, 3, 0), limiter.Amend{}); out.State != limiter.AmendDone {
+			t.Errorf("%s: %+v", name, out)
+		}
+		if n := unitsLeft(t, tab, idStart, rule, 1); n != 97 {
+			t.Errorf("%s: %d are left after 3 were settled", name, n)
+		}
+	}
+}
