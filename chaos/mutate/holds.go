@@ -272,6 +272,19 @@ func ofHolds() []mutation {
 		{name: "an id moves with its reservation", pkg: table, test: "^TestMovedHoldsEndWithTheirIDs$", edits: []edit{
 			{"limiter/table/import.go", "			p.ledger(&in).endIDs(now)\n", ""},
 		}},
+		{name: "an id ends with its reservation beside others", pkg: table, test: "^TestAnIDEndsWithItsReplacedHold$",
+			edits: []edit{
+				{"limiter/table/import.go", "	p.ledger(have).replaced(p.ledger(&in), now)\n", ""},
+			}},
+		{name: "an id ends with the last reservation", pkg: table, test: "^TestAnIDEndsWithItsReplacedHold$", edits: []edit{
+			{"limiter/table/import.go", "	p.ledger(p.slots.at(i)).replaced(ledger{p: p}, now)\n", ""},
+		}},
+		{name: "an id that was used since stays", pkg: table, test: "^TestAnIDEndsWithItsReplacedHold$", edits: []edit{
+			{"limiter/table/moveholds.go", " && id.Time == h.End", ""},
+		}},
+		{name: "an id stays with its reservation", pkg: table, test: "^TestAnIDStaysWithItsReplacedHold$", edits: []edit{
+			{"limiter/table/moveholds.go", " && !next.has(h.ID)", ""},
+		}},
 		{name: "a reservation whose id is over is settled as one that is over", pkg: table, test: "^TestAHoldEndsWithItsID$",
 			edits: []edit{
 				{"limiter/table/amend.go", "			changed = p.endStray(k, c.ID.ID, now) || changed\n", ""},

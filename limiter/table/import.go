@@ -208,7 +208,7 @@ func (p *partition) importOne(e *Entry, id uint16, now limiter.Tick, mode Import
 	case at <= now:
 		p.discard(&in)
 		if found && mode == Replace {
-			p.remove(i)
+			p.remove(i, now)
 		}
 		return false
 	case !found:
@@ -223,6 +223,7 @@ func (p *partition) importOne(e *Entry, id uint16, now limiter.Tick, mode Import
 		return false
 	}
 	p.table.countHolds(have, p.table.registry.limit(have.limit), -1)
+	p.ledger(have).replaced(p.ledger(&in), now)
 	have.state = arith.State{}
 	p.free(have)
 	if p.table.registry.limit(have.limit).Equal(l) {
@@ -259,7 +260,7 @@ func (p *partition) merge(into, in *slot, l *limiter.Limit, now limiter.Tick, by
 
 // keep counts the counters of a key that are not among entries, and removes them if
 // remove is set.
-func (p *partition) keep(hi uint64, entries []Entry, remove bool) (others int64) {
+func (p *partition) keep(hi uint64, entries []Entry, now limiter.Tick, remove bool) (others int64) {
 	place := p.table.order.of(hi)
 	var one [1]int
 	for _, pos := range p.table.ring(p).all(place, one[:0]) {
@@ -279,7 +280,7 @@ func (p *partition) keep(hi uint64, entries []Entry, remove bool) (others int64)
 		case has(entries, s.lo):
 			i++
 		case remove:
-			p.remove(i)
+			p.remove(i, now)
 			others++
 		default:
 			i++
@@ -298,8 +299,9 @@ func has(entries []Entry, lo uint64) bool {
 	return false
 }
 
-// remove deletes the counter in slot i.
-func (p *partition) remove(i int) {
+// remove deletes the counter in slot i, which a copy has no more.
+func (p *partition) remove(i int, now limiter.Tick) {
+	p.ledger(p.slots.at(i)).replaced(ledger{p: p}, now)
 	p.belongsSlot(p.slots.at(i), -1)
 	p.sent(p.slots.at(i), -1)
 	p.discard(p.slots.at(i))

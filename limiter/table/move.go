@@ -198,11 +198,11 @@ func (t *Table) ReplaceKey(part int, hi uint64, now limiter.Tick, entries []Entr
 		}
 	}
 	return t.replace(part, now, entries, func(p *partition) outcome {
-		gone := p.keep(hi, entries, false)
+		gone := p.keep(hi, entries, now, false)
 		if result := p.importAll(entries, gone, now, Replace); result != decided {
 			return result
 		}
-		p.keep(hi, entries, true)
+		p.keep(hi, entries, now, true)
 		return decided
 	})
 }

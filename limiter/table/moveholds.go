@@ -63,6 +63,26 @@ func (b ledger) endIDs(now limiter.Tick) {
 	}
 }
 
+// replaced lets the ids of holds be forgotten that the next copy of a slot has no more: what was not settled or kept
+// has ended where it came from. Here it would last longer, by as much as its copy was late. An id with another time
+// than the hold has been made anew since. A slot of another counter has no holds.
+func (b ledger) replaced(next ledger, now limiter.Tick) {
+	if b.p.table.registry.limit(b.s.limit).Algorithm() != arith.Holds {
+		return
+	}
+	at := 0 // of the next one in the copy, which has the same order
+	for _, h := range b.all() {
+		if next.exists() && at < int(next.s.state.A) && arith.HoldIs(next.words(), at, h.ID) {
+			at++
+			continue
+		}
+		if id := b.idOf(h.ID, now); id != nil && id.Time == h.End && !next.has(h.ID) {
+			h.End = now
+			b.endID(&h, now)
+		}
+	}
+}
+
 // endStray ends the hold that a key has of an id which is over or was never known: so is the hold. Its
 // end comes with the key, and that comes late where the member stood still. It reports whether there
 // was one.

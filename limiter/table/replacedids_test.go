@@ -78,3 +78,83 @@ func TestReplacedIDsCount(t *testing.T) {
 		}
 	}
 }
+
+// TestAnIDEndsWithItsReplacedHold: a copy of a reservation came a minute late, so it ends that much later there. Then
+// its key comes in time, without it: it has ended at the owner. Its id is over at the copy, too, whether the key has
+// another reservation or not, but for an id that stands for a cost, or that was used for a check since.
+func TestAnIDEndsWithItsReplacedHold(t *testing.T) {
+	l := hundred(t, limiter.FixedWindow, 24*time.Hour)
+	over := noon + limiter.Hour + limiter.Second
+	for what, test := range map[string]struct {
+		keep, beside, keyFirst bool
+		then                   func(from *Table) // at the owner, before the key is copied again
+		cost                   uint64            // that the copy is to be settled with
+		want                   limiter.AmendState
+	}{
+		"ended":                {cost: 4, want: limiter.AmendUnknown},
+		"ended, beside others": {beside: true, cost: 4, want: limiter.AmendUnknown},
+		"kept":                 {keep: true, cost: 4, want: limiter.AmendSettled},
+		"kept, beside others":  {keep: true, beside: true, cost: 4, want: limiter.AmendSettled},
+		"settled":              {then: settleLong(l), cost: 3, want: limiter.AmendRepeated},
+		"settled, key first":   {then: settleLong(l), keyFirst: true, cost: 3, want: limiter.AmendRepeated},
+		"used for a check": {then: func(from *Table) {
+			again := heldCharge(l, 1, 10)
+			again.ID.Hold = 0
+			mustDecide(t, from, over, again)
+		}, beside: true, cost: 4, want: limiter.AmendSettled},
+	} {
+		from, into := New(Config{MaxKeys: 1000}), New(Config{MaxKeys: 1000})
+		c, other := heldCharge(l, 1, 10), heldCharge(l, 2, 10)
+		c.ID.Keep, other.ID.Hold = test.keep, 2*time.Hour
+		part, key, id := PartitionOf(c.Key(0)), c.Key(0).Hash.Hi, IDOf(c.Key(0), 1).Hi
+		if mustDecide(t, from, noon, c); test.beside {
+			mustDecide(t, from, noon, other)
+		}
+		moveTo(t, from, part, noon, into, noon+limiter.Minute, Replace)
+		order := []uint64{id, key}
+		if test.keyFirst {
+			order = []uint64{key, id}
+		}
+		if test.then != nil {
+			test.then(from)
+		} else {
+			order = []uint64{key} // the id did not change
+		}
+		for _, hi := range order {
+			if err := into.ReplaceKey(part, hi, over, exportedKey(from, part, hi, over)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, _ := into.Amend(over, heldCharge(l, 1, test.cost), limiter.Amend{IgnoreUnknown: true})
+		if out.State != test.want {
+			t.Errorf("%s: settled with %d: %v, want %v", what, test.cost, out.State, test.want)
+		}
+	}
+}
+
+// settleLong settles id 1 with 3 units half an hour after noon, to be remembered for hours.
+func settleLong(l *limiter.Limit) func(*Table) {
+	return func(from *Table) {
+		c := heldCharge(l, 1, 3)
+		c.ID.Life = 3 * time.Hour
+		from.Amend(noon+30*limiter.Minute, c, limiter.Amend{})
+	}
+}
+
+// TestAnIDStaysWithItsReplacedHold: the reservations of a key come again in another order.
+func TestAnIDStaysWithItsReplacedHold(t *testing.T) {
+	l := hundred(t, limiter.FixedWindow, 24*time.Hour)
+	into, c := heldTable(t, l, noon, 1)
+	mustDecide(t, into, noon, heldCharge(l, 2, 10))
+	from, _ := heldTable(t, l, noon, 2)
+	mustDecide(t, from, noon, c)
+	part, hi := PartitionOf(c.Key(0)), c.Key(0).Hash.Hi
+	if err := into.ReplaceKey(part, hi, noon, exportedKey(from, part, hi, noon)); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []uint64{1, 2} {
+		if !into.Remembers(noon, heldCharge(l, id, 10)) {
+			t.Errorf("id %d is over, and its reservation is not", id)
+		}
+	}
+}
