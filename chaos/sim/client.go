@@ -67,7 +67,7 @@ type reset struct {
 	tried  int          // how often it was reset
 	twice  int          // of those, how often perhaps by two owners, see World.reset
 	began  limiter.Tick // when the last reset was asked for
-	stands bool         // it was done, and no owner was lost just then
+	stands bool         // it was done, no owner was lost just then, and none undid it, see fence.undoes
 	since  int          // units that may have been charged from then on
 	// strays and doubled are the units that may have been left behind or charged twice before,
 	// and takeovers those of its partition.
@@ -403,6 +403,7 @@ func (w *World) reset(k *key, n *Node) {
 			}
 			if done {
 				k.since += w.near.lending.uncharged(k, w.now)
+				w.fence.wasReset(k, w.highest(k.part, peer.Owned, nil))
 				k.ops = append(k.ops, op{call: at, back: w.now, reset: true})
 			}
 			k.stands = k.stands || k.began == at && done && !w.justTaken(k.part)

@@ -125,10 +125,12 @@ func (n *Node) Event(e cluster.Event, partition int) {
 	if empty := e == cluster.EventEmptied && partition >= table.Partitions; empty || e == cluster.EventRecovered {
 		n.w.noteRecovery(n, partition, empty)
 	}
-	if e == cluster.EventMerged {
-		n.w.near.lending.twice(n.w, partition)
-	}
 	switch e {
+	case cluster.EventMerged:
+		n.w.near.lending.twice(n.w, partition)
+		n.w.fence.undoes(n, partition)
+	case cluster.EventFenced:
+		n.w.fence.fences(n, partition)
 	case cluster.EventEmptied:
 		n.w.startsEmpty(n, partition)
 	case cluster.EventRecovered:

@@ -7,7 +7,7 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Runs that were judged wrongly once.
+// Runs that were judged wrongly once, or that found a defect.
 func TestSeedsThatFailed(t *testing.T) {
 	worlds(t)
 	for _, test := range []struct {
@@ -16,7 +16,7 @@ func TestSeedsThatFailed(t *testing.T) {
 		lends bool
 	}{
 		{Chaos, 500015, false}, {Outages, 35, false}, {Outages, 2900076, false}, {Crash, 35, true}, {Outages, 54, true},
-		{Sides, 6001126, false},
+		{Sides, 6001126, false}, {Sides, 6000380, false}, {Split, 6000386, false}, {Sides, 6000684, false},
 	} {
 		w := worldOf(test.kind, test.seed)
 		if w.near.lending.on = test.lends; !test.lends || test.seed%2 > 0 {
