@@ -33,8 +33,7 @@ type disks struct {
 	empty    bool                    // partitions may start empty: the run has not settled yet
 	lost     map[int]limiter.Tick    // when all who had a partition had ended, until it is restored
 	late     limiter.Tick            // how late the timers of a node were at most
-	missing  int                     // nodes that are not back yet
-	joined   int                     // those of them that had just joined: others have not saved that they count
+	away     map[string]bool         // who ended in an outage and is not back; true: it had just joined
 	joinedAt map[string]limiter.Tick // when they started first
 	lostAt   limiter.Tick            // when one was lost, or became older; 0 if none was
 	endedAt  limiter.Tick            // when the last outage began
@@ -80,6 +79,7 @@ func (d *disks) configure(n *Node, c *cluster.Config) {
 	if d.joinedAt[n.name] == 0 {
 		d.joinedAt[n.name] = n.w.now
 	}
+	d.back(n)
 	memory := d.of[n.name]
 	if memory == nil {
 		memory = new(disktest.Memory)
@@ -91,6 +91,26 @@ func (d *disks) configure(n *Node, c *cluster.Config) {
 	}
 	n.disk = &nodeDisk{n: n, store: store}
 	c.SaveEvery, c.Promises, c.RestoreWait = persistEvery, n.disk, restoreWait
+}
+
+// back notes that a node starts, whoever has it start.
+func (d *disks) back(n *Node) {
+	if _, ok := d.away[n.name]; !ok {
+		return
+	}
+	if delete(d.away, n.name); len(d.away) == 0 {
+		d.forgetLeft(n.w)
+	}
+}
+
+// waited returns how many members are not back that the disks of others know of: who had just joined was not saved.
+func (d *disks) waited() (n int) {
+	for _, joined := range d.away {
+		if !joined {
+			n++
+		}
+	}
+	return n
 }
 
 // config returns how a node opens its disk.
@@ -239,15 +259,11 @@ func (w *World) outage(rules map[string]*limiter.Rule) {
 			spread = spreadOver
 		}
 	}
-	d.missing, d.joined, d.endedAt, d.savedAt = len(all), 0, w.now, w.now
+	d.away, d.endedAt, d.savedAt = make(map[string]bool), w.now, w.now
 	changed := w.rng.IntN(len(all))
 	what := w.rng.IntN(4)
 	for i, n := range all {
-		joined := 0
-		if d.joinedAt[n.name] > w.now-limiter.Second-d.interval() { // others hear of it within a second
-			joined = 1
-		}
-		d.joined += joined
+		d.away[n.name] = d.joinedAt[n.name] > w.now-limiter.Second-d.interval() // others hear of it within a second
 		after := limiter.Tick(0)
 		if spread > 0 {
 			after = w.between(0, spread)
@@ -267,13 +283,7 @@ func (w *World) outage(rules map[string]*limiter.Rule) {
 				d.savedAt = d.olderAt
 			}
 		})
-		w.after(spread+w.between(100*ms, backWithin-spread), func() {
-			w.start(n.name, false, rules, w.size)
-			d.joined -= joined
-			if d.missing--; d.missing == 0 {
-				d.forgetLeft(w)
-			}
-		})
+		w.after(spread+w.between(100*ms, backWithin-spread), func() { w.start(n.name, false, rules, w.size) })
 	}
 }
 
@@ -320,7 +330,7 @@ func (w *World) startsEmpty(n *Node, part int) {
 	if d.lostAt != 0 && !d.cut {
 		return // its heir may have ended before it saved its copy, and those that go on have dropped theirs
 	}
-	if part < table.Partitions && (d.twice || d.lostAt != 0 && d.missing > 0) {
+	if part < table.Partitions && (d.twice || d.lostAt != 0 && len(d.away) > 0) {
 		return // the only disk that has it is not there, and those that are there know of none
 	}
 	w.fail(fmt.Errorf("%s starts partition %d empty", n.name, part))
@@ -342,7 +352,7 @@ func (d *disks) again(k *key) float64 {
 // continues fails the run if a closed partition goes on from what was read from disks before all members are back that
 // the disks know of. One that has not ended with the others may go on without its last owner, as ever.
 func (w *World) continues(n *Node, part int) {
-	if d := w.disks; d != nil && part >= table.Partitions && d.missing > d.joined && (d.cut || n.disk.read > 0) {
-		w.fail(fmt.Errorf("%s goes on with partition %d, and %d members are not back", n.name, part, d.missing))
+	if d := w.disks; d != nil && part >= table.Partitions && d.waited() > 0 && (d.cut || n.disk.read > 0) {
+		w.fail(fmt.Errorf("%s goes on with partition %d, and %d members are not back", n.name, part, d.waited()))
 	}
 }

@@ -53,6 +53,29 @@ func TestAPartitionWaitsForWhomOneDiskKnows(t *testing.T) {
 	})
 }
 
+// TestWhoIsBackIsNotWaitedFor: a member that leaves when all end is started by who had it leave, and not by the outage.
+// It ends once, so the disk of its next run stays whole.
+func TestWhoIsBackIsNotWaitedFor(t *testing.T) {
+	w := newWorld(1)
+	w.newDisks(Outages)
+	d := directIn(t, w, 2, limitOfDirected, limiter.UnreachableClosed, limiter.ReplicationLag)
+	d.disks.away = map[string]bool{"a": false, "b": false, "y": true}
+	for i, n := range d.live() {
+		n.crash(false)
+		if got := d.disks.waited(); got != 2-i {
+			t.Errorf("%d are waited for, want %d", got, 2-i)
+		}
+		d.start(n.name, false, n.rules, 2)
+		n.crash(true)
+		if _, err := d.disks.of[n.name].Lock(); err == nil {
+			t.Errorf("the end of the former run of %s unlocks the disk of the present one", n.name)
+		}
+	}
+	if got := d.disks.waited(); got != 0 || len(d.disks.away) != 1 {
+		t.Errorf("%d are waited for, %d are away: want none, and who had just joined", got, len(d.disks.away))
+	}
+}
+
 // TestWhatIsGrantedAgain: of a partition that is restored from disks what was admitted since the last save before its
 // last owner ended, and what that had granted and was answered later. Where a disk is lost, the interval is that before
 // the outage. A reset of that time may be undone.

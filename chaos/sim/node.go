@@ -244,6 +244,9 @@ func (n *Node) resume() {
 
 // crash ends a node at once. Without a reset its peers find out by themselves.
 func (n *Node) crash(reset bool) {
+	if !n.alive {
+		return // another fault has ended it
+	}
 	n.alive = false
 	n.w.near.lending.crashed(n)
 	n.disk.crashed()
