@@ -301,7 +301,7 @@ func ofBounds() []mutation {
 			}},
 		{name: "a minority's share", pkg: "./chaos/sim", test: "^TestSim$/^split$", edits: []edit{
 			{"internal/cluster/share.go", "	if v.Minority() {\n", "	if v.Minority() && false {\n"},
-			{"internal/cluster/few.go", "	if 2*n > v.Recent {\n", "	if true {\n"},
+			{"internal/cluster/few.go", "	if !few {\n", "	if true {\n"},
 		}},
 		{name: "a claim that few answer", pkg: "./chaos/sim", test: "^TestASplitIsNoticedByItsClaims$", edits: []edit{
 			{"internal/cluster/part.go", "				t.c.decider.few.claimed(t.Now)\n", ""},
@@ -317,8 +317,12 @@ func ofBounds() []mutation {
 			{"internal/cluster/few.go", "	if !lost {\n", "	if true {\n"},
 		}},
 		{name: "half is no majority", pkg: "./chaos/sim", test: "^TestASplitIsNoticedByItsClaims$", edits: []edit{
-			{"internal/cluster/few.go", "	if 2*n > v.Recent {\n", "	if 2*n >= v.Recent {\n"},
+			{"internal/cluster/few.go", "few && 2*n <= v.Recent\n", "few && 2*n < v.Recent\n"},
 		}},
+		{name: "who joins is on no side of a split", pkg: "./chaos/sim",
+			test: "^TestWhoStandsStillWhileItStartsDeniesNothing$", edits: []edit{
+				{"internal/cluster/few.go", "} else if m.State == peer.Active {\n", "} else {\n"},
+			}},
 		{name: "no live counter makes room", pkg: "./limiter/table", test: ".", edits: []edit{
 			{"limiter/table/sweep.go", "		if at <= now {\n",
 				"		if at <= now || p.table.room.keys.Load() >= p.table.room.maxKeys*9/10 && s.place%4 == 0 {\n"},

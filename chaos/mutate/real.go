@@ -133,6 +133,7 @@ func showingsOfNodes() map[string]showing {
 		"who has left is told over links":     {why: narrow},
 		"who is lost may not be alone":        {why: short},
 		"half is no majority":                 {why: short},
+		"who joins is on no side of a split":  {why: short},
 		"instance ids":                        {scenario: "quick-restart", seed: 1},
 		"a live holder's answer ends a claim": {scenario: "one-link", seed: 21},
 

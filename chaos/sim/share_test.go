@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 )
@@ -45,6 +46,38 @@ func TestWhoIsSuspectedWhileItStartsDeniesNothing(t *testing.T) {
 		d.suspects[p] = true
 		d.after(5*limiter.Second, func() { delete(d.suspects, p) })
 		d.demandAt(first, limitOfDirected, 80*ms)
+		d.pass(10 * limiter.Second)
+		if len(d.given) != limitOfDirected {
+			d.fails("%d of %d are admitted, %d denied, %d answered by policy", len(d.given), limitOfDirected, d.key.denied,
+				d.key.fallbacks)
+		}
+		d.settles()
+	})
+}
+
+// Three nodes serve, one crashes, and another starts and stands still before it is active. It is on no other side of a
+// split, so the two that are left are no minority.
+func TestWhoStandsStillWhileItStartsDeniesNothing(t *testing.T) {
+	worlds(t)
+	eachSeed(t, func(t *testing.T, seed uint64) {
+		d := direct(t, seed, 3, limiter.UnreachableLocal, limiter.ReplicationLag)
+		owner := d.holder(peer.Owned)
+		third := d.others(owner, d.holder(peer.Heir))[0]
+		third.crash(true)
+		for owner.sees(third) {
+			d.pass(10 * ms)
+		}
+		d.start("y", false, owner.rules, 3)
+		y := d.live()[2]
+		for !owner.sees(y) {
+			d.pass(10 * ms)
+		}
+		if y.members.State() != peer.Joining {
+			return // gossip told of it late
+		}
+		y.pause()
+		d.after(600*ms, y.resume)
+		d.demandAt(owner, limitOfDirected, 8*ms)
 		d.pass(10 * limiter.Second)
 		if len(d.given) != limitOfDirected {
 			d.fails("%d of %d are admitted, %d denied, %d answered by policy", len(d.given), limitOfDirected, d.key.denied,

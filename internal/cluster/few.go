@@ -51,44 +51,43 @@ func (f *few) viewChanged(t *turn, old, v *view.View) {
 	}
 }
 
-// ask asks the members from which nothing comes, and begins to look if only half of those that count were heard for
-// long. One that joins is on no other side of a split.
+// ask asks the members from which nothing comes, and begins to look if few were heard for long.
 func (f *few) ask(t *turn, v *view.View) {
 	at := f.askAt.Load()
 	if int64(t.Now) < at || !f.askAt.CompareAndSwap(at, int64(t.Now+askEvery)) {
 		return
 	}
-	lost := false
 	for i := range v.Members {
-		m := &v.Members[i]
-		if f.links.Quiet(m.Instance, t.Now) {
-			t.Out.Ask(m.Instance)
+		if m := v.Members[i].Instance; f.links.Quiet(m, t.Now) {
+			t.Out.Ask(m)
 		}
-		lost = lost || m.State == peer.Active && f.links.Silent(m.Instance, t.Now-fewAfter)
 	}
-	if lost && 2*f.heard(v, t.Now-fewAfter) <= v.Recent {
+	if _, few := f.heard(v, t.Now-fewAfter); few {
 		f.claimed(t.Now)
 	}
 }
 
-// heard returns how many members of a view are not silent, this node included.
-func (f *few) heard(v *view.View, now limiter.Tick) (n int) {
+// heard returns how many members of a view are not silent, this node included, and whether they are few: no more than
+// half of those that count, while one that is active is silent. One that joins is on no other side of a split.
+func (f *few) heard(v *view.View, now limiter.Tick) (n int, few bool) {
 	for i := range v.Members {
-		if !f.links.Silent(v.Members[i].Instance, now) {
+		if m := &v.Members[i]; !f.links.Silent(m.Instance, now) {
 			n++
+		} else if m.State == peer.Active {
+			few = true
 		}
 	}
-	return n
+	return n, few && 2*n <= v.Recent
 }
 
-// left returns how many members are left, this node included, of those that count. of is 0 if more than half are,
-// or if this node does not look.
+// left returns how many members are left, this node included, of those that count. of is 0 if they are not few, or if
+// this node does not look.
 func (f *few) left(v *view.View, now limiter.Tick) (live, of uint64) {
 	if int64(now) >= f.until.Load() {
 		return 0, 0
 	}
-	n := f.heard(v, now)
-	if 2*n > v.Recent {
+	n, few := f.heard(v, now)
+	if !few {
 		return 0, 0
 	}
 	return uint64(n), uint64(v.Recent)
