@@ -62,25 +62,35 @@ func (r *replies) RecvMsg(m any) error {
 	return nil
 }
 
-// If an answer is late, only its message is given up as long as the node answers
-// others, and the answer is dropped when it comes. The stream to a node that answers
-// nothing is ended.
+// If an answer is late, its message is waited for as long as the node answers others, and the timeout is not over. Then
+// it is given up alone, and the answer is dropped when it comes. The stream to a node that answers nothing is ended.
 func TestLate(t *testing.T) {
 	for name, c := range map[string]struct {
-		sent, heard time.Duration // ago
-		silent      bool
+		begun, sent, heard time.Duration // ago
+		silent, waits      bool
 	}{
-		"slow":            {2 * time.Hour, time.Minute, false},
-		"asked just now":  {time.Minute, 2 * time.Hour, false},
-		"answers nothing": {2 * time.Hour, 2 * time.Hour, true},
+		"slow":                {9 * time.Hour, 2 * time.Hour, time.Minute, false, false},
+		"slow, and in time":   {2 * time.Hour, 2 * time.Hour, time.Minute, false, true},
+		"nearly silent":       {2 * time.Hour, 2 * time.Hour, 59 * time.Minute, false, true},
+		"asked just now":      {9 * time.Hour, time.Minute, 2 * time.Hour, false, false},
+		"asked late, in time": {2 * time.Hour, time.Minute, 2 * time.Hour, false, true},
+		"answers nothing":     {2 * time.Hour, 2 * time.Hour, 2 * time.Hour, true, false},
 	} {
 		client, n := bench()
+		client.config.Timeout = 8 * time.Hour
 		hungUp := error(nil)
 		n.hangUp = func(err error) { hungUp = err }
 		ticket := sent(t, client, n)
 		b := ticket.batch
+		b.begun = time.Now().Add(-c.begun)
 		b.sent, n.heard = time.Now().Add(-c.sent), time.Now().Add(-c.heard)
 		n.late(b)
+		if c.waits {
+			if b.finished || hungUp != nil || !b.timer.Stop() {
+				t.Errorf("%s: it is given up, or is not looked at again: %v", name, hungUp)
+			}
+			continue
+		}
 		if err := b.wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -367,8 +367,9 @@ func (n *node) fail(why error) {
 
 // late is called when a message has waited as long as one node may take. If it was not
 // sent yet, it is ended as undecided, so that its checks are retried at another node.
-// If it was sent, it is ended as unknown; and if the node has answered nothing lately,
-// the stream is ended, too.
+// If it was sent, and the node has answered nothing for as long, it is ended as unknown, and so is the stream.
+// A node answers in the order of the messages, and one that waits for others may need the time of a policy for each. So
+// a message that is behind others is waited for until nothing was heard for so long, or its checks' timeout is over.
 func (n *node) late(b *batch) {
 	defer catch(func(defect error) { n.client.abandon(b, defect) })
 	woken, unsent := n.overdue(b)
@@ -396,10 +397,12 @@ func (n *node) overdue(b *batch) (woken bool, unsent error) {
 		n.queue = slices.Delete(n.queue, waits, waits+1)
 		return false, why
 	}
-	// A node that is only slow has answered something lately, or was idle before this
-	// message.
-	quiet := min(time.Since(n.flight[0].sent), time.Since(n.heard))
-	if quiet >= c.attempt/2 && n.hangUp != nil {
+	quiet := min(time.Since(n.flight[0].sent), time.Since(n.heard)) // it may have been idle before this message
+	if rest := min(c.attempt-quiet, c.config.Timeout-time.Since(b.begun)); rest > 0 {
+		b.timer.Reset(rest)
+		return false, nil
+	}
+	if quiet >= c.attempt && n.hangUp != nil {
 		n.condition, n.why = down, why
 		n.hangUp(errSilent)
 	}
