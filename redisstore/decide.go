@@ -82,7 +82,8 @@ type batch struct {
 }
 
 // changing returns the keys that charges of one batch count by different limits, since each chooses its own. Their
-// calls use the script that adopts from the beginning: one that has to be repeated with it is repeated behind later ones.
+// calls use the script that adopts from the beginning: one that has to be repeated with it would come behind later
+// ones.
 func changing(cs []*arith.Charge) (out map[arith.Hash]bool) {
 	var by map[arith.Hash]*limiter.Rule
 	for _, c := range cs {
