@@ -107,7 +107,8 @@ func (l *lending) crashed(n *Node) {
 	}
 }
 
-// twice notes that two owners of a partition become one: each may have charged the same leases.
+// twice notes that a partition has two owners, or that they become one: each may have charged the same leases, one of
+// them whole if they were given back to the other.
 func (l *lending) twice(w *World, part int) {
 	if !l.on {
 		return

@@ -126,6 +126,8 @@ func (n *Node) Event(e cluster.Event, partition int) {
 		n.w.noteRecovery(n, partition, empty)
 	}
 	switch e {
+	case cluster.EventTakeover: // the one of before may live, and be given back what this one charges whole
+		n.w.near.lending.twice(n.w, partition)
 	case cluster.EventMerged:
 		n.w.near.lending.twice(n.w, partition)
 		n.w.fence.undoes(n, partition)
