@@ -63,9 +63,13 @@ func (l *Load) heat(ctx context.Context, r *history.Rule, pause time.Duration, d
 	h := new(hot)
 	h.next(r.Name, l.plan.prefix, "")
 	for _, n := range l.fleet.Nodes() {
-		var begun time.Time
-		l.client(ctx, n, func() time.Duration { return pause - time.Since(begun) }, func() {
-			begun = time.Now()
+		var begins time.Time
+		wait := func() time.Duration { // also where the node does not run, and is not asked
+			rest := max(0, pause-time.Since(begins))
+			begins = time.Now().Add(rest)
+			return rest
+		}
+		l.client(ctx, n, wait, func() {
 			key := h.now()
 			if denied := l.batch(ctx, n, r.Name, key); denied >= denials && r.Once {
 				h.next(r.Name, l.plan.prefix, key)
