@@ -19,8 +19,8 @@ func (h *History) Answered() []error {
 			by := 0
 			for j := range ops {
 				o := &ops[j]
-				if again := j > 0 && r.Lent && ops[j-1].ByPolicy() && ops[j-1].Node == o.Node && ops[j-1].Call == o.Call; again {
-					continue
+				if j > 0 && r.Lent && ops[j-1].ByPolicy() && ops[j-1].Node == o.Node && ops[j-1].Call == o.Call {
+					continue // of the same batch
 				}
 				if o.ByPolicy() && !c.stalled(o.Call, o.Return) {
 					by++

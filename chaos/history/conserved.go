@@ -72,8 +72,8 @@ func (c *analysis) used(r *Rule, key string, ops []Op) error {
 	return nil
 }
 
-// wasted is how many units of a key are charged at most that nobody used: nodes that ended, stood still or were cut off
-// had them by leases. A node wishes for no more than it was asked for within the longest lease.
+// wasted returns how many units of a key may be charged, at most, although no node used them: they were lent to nodes
+// that ended, stood still or were cut off. A node asks for no more than it was asked for within the longest lease.
 func wasted(faults []Fault, ops []Op) (n int) {
 	for i := range ops {
 		for j := range faults {
