@@ -101,3 +101,57 @@ func TestWhoLeavesWhileAnotherStarts(t *testing.T) {
 		d.settles()
 	})
 }
+
+// TestWhoLeavesSaysSoItself: the only member that knows that another has left ends at that moment. The one that has left
+// tells the member that has just started, which else waits for it for good.
+func TestWhoLeavesSaysSoItself(t *testing.T) {
+	worlds(t)
+	eachSeed(t, func(t *testing.T, seed uint64) {
+		d := direct(t, seed, 2, limiter.UnreachableClosed, limiter.ReplicationLag)
+		stays := d.holder(peer.Owned)
+		leaver := d.others(stays)[0]
+		leaver.asked++ // a client waits, so it does not end at once
+		leaver.leave(func() {})
+		for leaver.leftAt == 0 {
+			d.pass(ms)
+		}
+		d.start("y", false, stays.rules, 4)
+		y := d.live()[2]
+		for !d.conn(pair{y.inst, stays.inst}).up {
+			d.pass(ms)
+		}
+		d.pass(ms)
+		stays.crash(true)
+		d.start(stays.name, false, stays.rules, 4)
+		d.pass(15 * limiter.Second)
+		for _, n := range d.live() {
+			if dead := n.core.Registry().Dead(); len(dead) != 0 {
+				d.fails("%+v counts as dead at %s", dead, n.name)
+			}
+		}
+		d.settles()
+	})
+}
+
+// TestWhoLeavesWhenGossipFails: gossip takes a member that has left for dead. The others know from it that it has left.
+func TestWhoLeavesWhenGossipFails(t *testing.T) {
+	worlds(t)
+	eachSeed(t, func(t *testing.T, seed uint64) {
+		d := direct(t, seed, 3, limiter.UnreachableClosed, limiter.ReplicationLag)
+		leaver := d.others(d.holder(peer.Owned))[0]
+		leaver.leave(func() {})
+		for leaver.leftAt == 0 {
+			d.pass(ms)
+		}
+		leaver.leftAt = 1 // too long ago for gossip to tell
+		d.pass(6 * limiter.Second)
+		for _, n := range d.live() {
+			if r := n.rumours[leaver.name]; r == nil || r.State != peer.Dead {
+				d.fails("premise: gossip of %s does not call it dead", n.name)
+			}
+			if dead := n.core.Registry().Dead(); len(dead) != 0 {
+				d.fails("%+v counts as dead at %s", dead, n.name)
+			}
+		}
+	})
+}

@@ -278,6 +278,8 @@ func (n *Node) leave(then func()) {
 		err := n.members.Leave(func(whole bool) {
 			if n.leftAt, n.countsOn = n.w.now, n.members.CountsOn(); n.countsOn {
 				n.core.CountOn()
+			} else {
+				n.core.Left()
 			}
 			n.w.logf("%s is gone, whole %v, counts on %v", n.name, whole, n.countsOn)
 			n.stop(then, n.w.now+limiter.Second)

@@ -19,6 +19,7 @@ type memberNews struct {
 	view     *atomic.Pointer[view.View]
 	sched    Scheduler
 	onNews   atomic.Pointer[func()] // called when a link brings news about members
+	left     atomic.Bool            // this node has left, see [Core.Left]
 }
 
 // Registry returns what this node knows of the members by name.
@@ -38,7 +39,11 @@ func (m *memberNews) changed() {
 // introduce tells a member all names that this node knows, its own included.
 func (m *memberNews) introduce(t *turn, to peer.Instance) {
 	known := m.registry.All(t.Now)
-	if self := m.self.Name; !slices.ContainsFunc(known, func(k peer.Known) bool { return k.Name == self }) {
+	self := m.self.Name
+	if m.left.Load() {
+		known = append(slices.DeleteFunc(known, func(k peer.Known) bool { return k.Name == self }), m.hasLeft())
+	}
+	if !slices.ContainsFunc(known, func(k peer.Known) bool { return k.Name == self }) {
 		known = append(known, peer.Known{Name: self, Instance: m.self.Instance, Joining: m.self.State == peer.Joining})
 	}
 	t.Out.Known(to, known)
@@ -76,6 +81,20 @@ func (m *memberNews) leave(t *turn, v *view.View, knows func(peer.Instance) bool
 			t.Out.Known(to, self)
 		}
 	}
+}
+
+// hasLeft says of this node that it has left.
+func (m *memberNews) hasLeft() peer.Known {
+	return peer.Known{Name: m.self.Name, Instance: m.self.Instance, Gone: true, Left: true}
+}
+
+// Left tells all in direct reach, and those that connect until this node ends, that it has left. Otherwise one that
+// starts, and does not hear it from gossip or from a member that does, would count it as dead.
+func (c *Core) Left() {
+	t := c.begin()
+	defer t.end()
+	c.left.Store(true)
+	t.Out.Spread([]peer.Known{c.hasLeft()}, 0)
 }
 
 // CountOn tells the members of the view, directly, that this node counts on when it has left,

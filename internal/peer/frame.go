@@ -88,6 +88,8 @@ type Known struct {
 	// Joining means that the member has not been active yet, as far as the sender has
 	// heard in the last two seconds: it decides nothing anywhere.
 	Joining bool
+	// Left is what a member says over its own link once it has left: Gone alone says there that it leaves.
+	Left bool
 	// Path are the names of the members on whose word alone the sender knows it: the one that told the sender comes
 	// first. It is empty if the sender has met it on a link, or if members say so that do not have it from each other.
 	// A version that does not know it never says, or names one of them.
@@ -97,7 +99,7 @@ type Known struct {
 // Equal reports whether both say the same.
 func (k Known) Equal(o Known) bool {
 	return k.Name == o.Name && k.Instance == o.Instance && k.Gone == o.Gone && k.Joining == o.Joining &&
-		slices.Equal(k.Path, o.Path)
+		k.Left == o.Left && slices.Equal(k.Path, o.Path)
 }
 
 // Expulsion says that operators have thrown a member out, or let it in again.

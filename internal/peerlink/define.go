@@ -90,6 +90,8 @@ func (d *decoder) known(x *field, f *peer.Frame) {
 			d.bool(x, &k.Joining)
 		case 5:
 			d.path(x, &k.Path)
+		case 6:
+			d.bool(x, &k.Left)
 		}
 	}
 	f.Known = append(f.Known, k)

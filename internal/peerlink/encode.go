@@ -251,6 +251,7 @@ func (e *encoder) known(k *peer.Known) {
 	e.bool(3, k.Gone)
 	e.bool(4, k.Joining)
 	e.path(5, k.Path)
+	e.bool(6, k.Left)
 	e.close(mark, true)
 }
 

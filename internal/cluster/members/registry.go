@@ -86,6 +86,7 @@ type run struct {
 	met      bool     // it introduced itself on its link
 	told     []teller // who says that it is a member
 	left     bool     // it said on its link that it leaves, or this node's operator had it forgotten
+	ended    bool     // it said on its link that it has left: it does not count once it is out of the view
 	toldLeft []teller // who says that it leaves, is gone or was forgotten
 }
 
@@ -155,7 +156,7 @@ func (r *Registry) Set(members []peer.Member, left []peer.Known, now limiter.Tic
 
 // Hear records what a member says about members over its link. It returns what is new
 // and must be passed on, and the counts that [Registry.Set] returns. A member that
-// reports itself as gone is leaving, but has not left yet. If it then reports that it joins, it
+// reports itself as gone is leaving, but has not left yet, unless it says so. If it then reports that it joins, it
 // has not left when it ends: it counts on, as a dead one. via is the member that relayed the report, 0 if it came
 // over the member's own link. Callers must leave out what [Valid] refuses.
 func (r *Registry) Hear(from peer.Instance, all []peer.Known, via peer.Instance, now limiter.Tick) (spread []peer.Known,
@@ -176,7 +177,9 @@ func (r *Registry) Hear(from peer.Instance, all []peer.Known, via peer.Instance,
 				continue
 			}
 		}
-		leaves, counted := k.Instance == from && k.Gone, r.counts(k.Name)
+		left := itself && k.Gone && k.Left
+		leaves, counted := k.Instance == from && k.Gone && !left, r.counts(k.Name)
+		k.Left = false // it passes that on as its own word
 		if !leaves {
 			r.hear(k, itself, now)
 		}
@@ -186,6 +189,7 @@ func (r *Registry) Hear(from peer.Instance, all []peer.Known, via peer.Instance,
 		case a == nil:
 		case k.Gone:
 			news = a.tellLeft(k, itself, by)
+			a.run(k.Instance).ended = left || a.run(k.Instance).ended
 		default:
 			if _, news = a.reported(k.Instance); direct {
 				a.tell(k, itself, by.name)
@@ -424,6 +428,14 @@ func (r *Registry) SaidGone(name string, i peer.Instance) bool {
 	}
 	said := a.run(i)
 	return said != nil && said.gone() || a.gone && a.instance == i
+}
+
+// HasLeft reports whether an instance has said over its own link that it has left.
+func (r *Registry) HasLeft(name string, i peer.Instance) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.known[name]
+	return a != nil && a.run(i) != nil && a.run(i).ended
 }
 
 // Leaves reports whether an instance has said over its own link that it leaves. That is

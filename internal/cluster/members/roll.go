@@ -21,8 +21,8 @@ import (
 //   - A name counts once an instance of it has shown itself over a link.
 //   - A member that is in the view and answers on its link stays, whatever gossip says,
 //     until the link says that it leaves.
-//   - A member that is not live any more has left if a link said that it leaves and
-//     gossip says that it is gone. Otherwise it is dead, and counts.
+//   - A member that is not live any more has left if its link said so, or if a link said
+//     that it leaves and gossip says that it is gone. Otherwise it is dead, and counts.
 type roll struct {
 	live  []peer.Member          // those that count as live, by name, without this node
 	heard []peer.Member          // live according to gossip, sorted by name, without this node
@@ -103,7 +103,7 @@ func (r *roll) judge(c Core, self peer.Member, now limiter.Tick) (gone []peer.Kn
 		if known.Expelled(name) {
 			continue
 		}
-		if left := !dead && known.SaidGone(name, old.Instance); !left && c.Answers(old.Instance, true) {
+		if left := !dead && known.SaidGone(name, old.Instance) || known.HasLeft(name, old.Instance); !left && c.Answers(old.Instance, true) {
 			r.keep(known, old, now)
 		} else {
 			r.lost[name] = old
@@ -116,7 +116,7 @@ func (r *roll) judge(c Core, self peer.Member, now limiter.Tick) (gone []peer.Kn
 		case known.Expelled(name):
 			delete(r.lost, name)
 		case said[name]:
-		case !dead && known.SaidGone(name, old.Instance):
+		case !dead && known.SaidGone(name, old.Instance), known.HasLeft(name, old.Instance):
 			gone = append(gone, known.Left(name, old.Instance))
 			delete(r.lost, name)
 		case evicted:

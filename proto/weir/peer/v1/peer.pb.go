@@ -860,7 +860,10 @@ type Known struct {
 	Joining bool `protobuf:"varint,4,opt,name=joining,proto3" json:"joining,omitempty"`
 	// The members on whose word alone the sender knows it, unless it has met it or knows it from
 	// several. A version may name one of them.
-	Path          []string `protobuf:"bytes,5,rep,name=path,proto3" json:"path,omitempty"`
+	Path []string `protobuf:"bytes,5,rep,name=path,proto3" json:"path,omitempty"`
+	// A member says so of itself once it has left: gone alone says then that it leaves. A version
+	// that does not know it hears from gossip that it has left.
+	Left          bool `protobuf:"varint,6,opt,name=left,proto3" json:"left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -928,6 +931,13 @@ func (x *Known) GetPath() []string {
 		return x.Path
 	}
 	return nil
+}
+
+func (x *Known) GetLeft() bool {
+	if x != nil {
+		return x.Left
+	}
+	return false
 }
 
 // Expulsion says that operators have thrown a member out, or let it in again. A version
@@ -3369,13 +3379,14 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
 	"drip_units\x18\x13 \x01(\x03R\tdripUnits\x12\x18\n" +
 	"\aceiling\x18\x14 \x01(\x03R\aceilingB\t\n" +
-	"\a_weight\"y\n" +
+	"\a_weight\"\x8d\x01\n" +
 	"\x05Known\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\x06R\binstance\x12\x12\n" +
 	"\x04gone\x18\x03 \x01(\bR\x04gone\x12\x18\n" +
 	"\ajoining\x18\x04 \x01(\bR\ajoining\x12\x12\n" +
-	"\x04path\x18\x05 \x03(\tR\x04path\"_\n" +
+	"\x04path\x18\x05 \x03(\tR\x04path\x12\x12\n" +
+	"\x04left\x18\x06 \x01(\bR\x04left\"_\n" +
 	"\tExpulsion\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x12\n" +
