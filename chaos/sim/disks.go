@@ -37,6 +37,8 @@ type disks struct {
 	joinedAt map[string]limiter.Tick // when they started first
 	lostAt   limiter.Tick            // when one was lost, or became older; 0 if none was
 	endedAt  limiter.Tick            // when the last outage began
+	alone    map[int]limiter.Tick    // when a partition had no heir last
+	unsaved  map[int]bool            // whose heir had perhaps not saved its copy when the last outage began
 	twice    bool                    // then another node ended before partitions were together again
 	forgot   bool                    // then one was forgotten whose disk may have been the only one left
 	emptied  map[int]int             // how often a partition started empty since the disk that has it was not there
@@ -58,7 +60,8 @@ func (d *disks) ended(now limiter.Tick) {
 func (w *World) newDisks(kind Kind) {
 	if kind == Outages {
 		w.disks = &disks{of: make(map[string]*disktest.Memory), before: make(map[string]*disktest.Memory),
-			joinedAt: make(map[string]limiter.Tick), lost: make(map[int]limiter.Tick), emptied: make(map[int]int), empty: true}
+			joinedAt: make(map[string]limiter.Tick), lost: make(map[int]limiter.Tick), emptied: make(map[int]int), empty: true,
+			alone: make(map[int]limiter.Tick), unsaved: make(map[int]bool)}
 	}
 }
 
@@ -202,8 +205,14 @@ func (d *disks) isLate(by limiter.Tick) {
 	}
 }
 
-// sample notes what every key was admitted, so that it is known how much of it is on disk when all end.
+// sample notes what every key was admitted, so that it is known how much of it is on disk when all end, and which
+// partitions have no heir.
 func (w *World) sample() {
+	for _, id := range w.parts {
+		if !slices.ContainsFunc(w.live(), func(n *Node) bool { role, _, _, _ := n.core.Claim(id); return role == peer.Heir }) {
+			w.disks.alone[id] = w.now
+		}
+	}
 	for _, k := range w.keys {
 		k.samples = append(k.samples, k.admitted)
 	}
@@ -220,7 +229,7 @@ func (d *disks) forgets(part int, now limiter.Tick) { d.lost[part] = now }
 
 // restored notes that a partition that was lost has an owner again. What its last owner had granted may have been
 // answered after that had ended. Where a disk is lost, what is restored is of a member that ended earlier: at most as
-// early as the outage began.
+// early as the outage began, or from the older disk if no other had saved a copy.
 func (d *disks) restored(w *World, part int) {
 	if d == nil || d.lost[part] == 0 {
 		return
@@ -229,6 +238,9 @@ func (d *disks) restored(w *World, part int) {
 	delete(d.lost, part)
 	if d.lostAt != 0 {
 		ended = min(ended, d.endedAt)
+		if d.unsaved[part] {
+			ended = min(ended, d.savedAt)
+		}
 	}
 	before := (w.now-ended+d.interval()+99*ms)/(100*ms) + 1 // the samples since are not older
 	for _, k := range w.keys {
@@ -260,6 +272,9 @@ func (w *World) outage(rules map[string]*limiter.Rule) {
 		}
 	}
 	d.away, d.endedAt, d.savedAt = make(map[string]bool), w.now, w.now
+	for _, id := range w.parts {
+		d.unsaved[id] = d.alone[id] > w.now-d.interval()
+	}
 	changed := w.rng.IntN(len(all))
 	what := w.rng.IntN(4)
 	for i, n := range all {
@@ -327,7 +342,7 @@ func (w *World) startsEmpty(n *Node, part int) {
 	if d.lostAt != 0 && !slices.ContainsFunc(w.live(), func(o *Node) bool { return o.disk.read > 0 }) {
 		return // nobody who is there has saved anything: one has lost its disk, others had just begun
 	}
-	if d.lostAt != 0 && !d.cut {
+	if d.lostAt != 0 && (d.unsaved[part] || !d.cut) {
 		return // its heir may have ended before it saved its copy, and those that go on have dropped theirs
 	}
 	if part < table.Partitions && (d.twice || d.lostAt != 0 && len(d.away) > 0) {

@@ -84,11 +84,13 @@ func TestWhatIsGrantedAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		reset  limiter.Tick // how long before the owner ended
 		lost   bool
+		older  limiter.Tick // how long before the outage an older disk is saved, the only one that has it
 		anew   int
 		stands bool
 	}{
 		"all disks":            {reset: 1500 * ms, anew: 12 + 4 + 3, stands: true},
 		"a disk is lost":       {reset: 2 * limiter.Second, lost: true, anew: 12 + 4 + 3 + 4, stands: true},
+		"an older disk":        {reset: 2500 * ms, lost: true, older: 800 * ms, anew: 12 + 4 + 3 + 4 + 8, stands: true},
 		"a reset":              {reset: 900 * ms, anew: 12 + 4 + 3},
 		"a reset, a disk less": {reset: 1500 * ms, lost: true, anew: 12 + 4 + 3 + 4},
 	} {
@@ -110,6 +112,7 @@ func TestWhatIsGrantedAgain(t *testing.T) {
 		pass(4)
 		if test.lost {
 			w.disks.lostAt = w.now
+			w.disks.savedAt, w.disks.unsaved = w.disks.endedAt-test.older, map[int]bool{part: test.older > 0}
 		}
 		k.admitted += 4 // of this instant
 		w.disks.forgets(part, w.now)
