@@ -305,12 +305,12 @@ func (m *member) Leave(ctx context.Context) error {
 	case !mine && ctx.Err() == nil:
 		err = nil // HandOver has reported it
 	}
-	if m.membership.CountsOn() {
-		m.core.CountOn()
+	countsOn := m.membership.CountsOn()
+	if m.core.Goodbye(countsOn); countsOn {
 		m.log.Warn("this node left while it saw no more than half of the others: it counts as a dead member until it is "+
 			"back, or until an operator forgets it",
 			"if it will not be back", "weir members forget "+m.config.Name)
-	} else if goodbye := m.goodbye(); goodbye != nil && !errors.Is(goodbye, gossip.ErrClosed) {
+	} else if goodbye := m.gossip.Leave(goodbyeWithin); goodbye != nil && !errors.Is(goodbye, gossip.ErrClosed) {
 		// This happens if all members leave at once. Nothing is lost: the others have
 		// seen that this node is leaving, and its state is handed over.
 		m.log.Info("some members were not told that this node leaves", "reason", goodbye)
@@ -319,12 +319,6 @@ func (m *member) Leave(ctx context.Context) error {
 		return weir.ErrClosed
 	}
 	return errors.Join(err, m.end(true))
-}
-
-// goodbye tells the others that this node has left, over its links and by gossip.
-func (m *member) goodbye() error {
-	m.core.Left()
-	return m.gossip.Leave(goodbyeWithin)
 }
 
 // Members implements [weir.Cluster].

@@ -209,7 +209,8 @@ func (d *disks) isLate(by limiter.Tick) {
 // partitions have no heir.
 func (w *World) sample() {
 	for _, id := range w.parts {
-		if !slices.ContainsFunc(w.live(), func(n *Node) bool { role, _, _, _ := n.core.Claim(id); return role == peer.Heir }) {
+		heir := func(n *Node) bool { role, _, _, _ := n.core.Claim(id); return role == peer.Heir }
+		if !slices.ContainsFunc(w.live(), heir) {
 			w.disks.alone[id] = w.now
 		}
 	}

@@ -102,8 +102,8 @@ func TestWhoLeavesWhileAnotherStarts(t *testing.T) {
 	})
 }
 
-// TestWhoLeavesSaysSoItself: the only member that knows that another has left ends at that moment. The one that has left
-// tells the member that has just started, which else waits for it for good.
+// TestWhoLeavesSaysSoItself: the only member that knows that another has left ends at that moment. The one that has
+// left tells the member that has just started, which else waits for it for good.
 func TestWhoLeavesSaysSoItself(t *testing.T) {
 	worlds(t)
 	eachSeed(t, func(t *testing.T, seed uint64) {

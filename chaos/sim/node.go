@@ -276,11 +276,8 @@ func (n *Node) leave(then func()) {
 		n.w.logf("%s leaves", n.name)
 		n.w.faulted()
 		err := n.members.Leave(func(whole bool) {
-			if n.leftAt, n.countsOn = n.w.now, n.members.CountsOn(); n.countsOn {
-				n.core.CountOn()
-			} else {
-				n.core.Left()
-			}
+			n.leftAt, n.countsOn = n.w.now, n.members.CountsOn()
+			n.core.Goodbye(n.countsOn)
 			n.w.logf("%s is gone, whole %v, counts on %v", n.name, whole, n.countsOn)
 			n.stop(then, n.w.now+limiter.Second)
 		})

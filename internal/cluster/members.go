@@ -19,7 +19,6 @@ type memberNews struct {
 	view     *atomic.Pointer[view.View]
 	sched    Scheduler
 	onNews   atomic.Pointer[func()] // called when a link brings news about members
-	left     atomic.Bool            // this node has left, see [Core.Left]
 }
 
 // Registry returns what this node knows of the members by name.
@@ -39,11 +38,7 @@ func (m *memberNews) changed() {
 // introduce tells a member all names that this node knows, its own included.
 func (m *memberNews) introduce(t *turn, to peer.Instance) {
 	known := m.registry.All(t.Now)
-	self := m.self.Name
-	if m.left.Load() {
-		known = append(slices.DeleteFunc(known, func(k peer.Known) bool { return k.Name == self }), m.hasLeft())
-	}
-	if !slices.ContainsFunc(known, func(k peer.Known) bool { return k.Name == self }) {
+	if self := m.self.Name; !slices.ContainsFunc(known, func(k peer.Known) bool { return k.Name == self }) {
 		known = append(known, peer.Known{Name: self, Instance: m.self.Instance, Joining: m.self.State == peer.Joining})
 	}
 	t.Out.Known(to, known)
@@ -83,28 +78,21 @@ func (m *memberNews) leave(t *turn, v *view.View, knows func(peer.Instance) bool
 	}
 }
 
-// hasLeft says of this node that it has left.
-func (m *memberNews) hasLeft() peer.Known {
-	return peer.Known{Name: m.self.Name, Instance: m.self.Instance, Gone: true, Left: true}
-}
-
-// Left tells all in direct reach, and those that connect until this node ends, that it has left. Otherwise one that
-// starts, and does not hear it from gossip or from a member that does, would count it as dead.
-func (c *Core) Left() {
-	t := c.begin()
-	defer t.end()
-	c.left.Store(true)
-	t.Out.Spread([]peer.Known{c.hasLeft()}, 0)
-}
-
-// CountOn tells the members of the view, directly, that this node counts on when it has left,
-// as one that comes back, see [members.CountsOn].
-func (c *Core) CountOn() {
+// Goodbye tells the members in direct reach, and those that connect until this node ends, that it has left. Otherwise
+// one that starts, and does not hear it from gossip or from a member that does, would count it as dead. If it counts
+// on, as one that comes back, it tells the members of the view so, see [members.Membership.CountsOn].
+func (c *Core) Goodbye(countsOn bool) {
 	t := c.begin()
 	defer t.end()
 	v := t.view()
+	self := peer.Known{Name: v.Self().Name, Instance: c.self, Joining: countsOn, Gone: !countsOn, Left: !countsOn}
+	if !countsOn {
+		c.registry.Hear(c.self, []peer.Known{self}, 0, t.Now)
+		t.Out.Spread([]peer.Known{self}, 0)
+		return
+	}
 	for i := range v.Members {
-		t.Out.Known(v.Members[i].Instance, []peer.Known{{Name: v.Self().Name, Instance: c.self, Joining: true}})
+		t.Out.Known(v.Members[i].Instance, []peer.Known{self})
 	}
 }
 
@@ -171,7 +159,7 @@ func (m *memberNews) Met(name string, i peer.Instance) bool {
 // that it is a member or, if k.Gone, that it left or was forgotten.
 func (m *memberNews) Vouched(k peer.Known) bool {
 	if k.Gone {
-		return m.registry.SaidGone(k.Name, k.Instance)
+		return m.registry.SaidGone(k.Name, k.Instance, false)
 	}
-	return m.Met(k.Name, k.Instance) && !m.registry.SaidGone(k.Name, k.Instance)
+	return m.Met(k.Name, k.Instance) && !m.registry.SaidGone(k.Name, k.Instance, false)
 }

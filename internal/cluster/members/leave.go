@@ -73,3 +73,25 @@ func (r *Registry) Left(name string, i peer.Instance) peer.Known {
 	k.Path = r.path(k)
 	return k
 }
+
+// SaidGone reports whether a link has reported that an instance leaves, has left or is forgotten: the instance itself,
+// or another member. If gossip calls it dead, only its own word that it has left counts.
+func (r *Registry) SaidGone(name string, i peer.Instance, dead bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.known[name]
+	if a == nil || i == 0 {
+		return false
+	}
+	x := a.run(i)
+	return x != nil && (x.ended || !dead && x.gone()) || !dead && a.gone && a.instance == i
+}
+
+// Leaves reports whether an instance has said over its own link that it leaves. That is
+// believed for 15 seconds; leaving takes ten at most.
+func (r *Registry) Leaves(name string, i peer.Instance, now limiter.Tick) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.known[name]
+	return a != nil && i != 0 && a.leaving == i && now-a.leavingAt < believedLeaving
+}

@@ -378,7 +378,10 @@ func (r *Registry) Dead() []peer.Known {
 // joining, in the view or on their way to it.
 func (r *Registry) All(now limiter.Tick) []peer.Known {
 	return r.list(func(a *record) (peer.Known, bool) {
-		return peer.Known{Instance: a.instance, Gone: a.gone, Joining: a.joining && (a.live || a.starts(now))}, true
+		x := a.run(a.instance)
+		left := x != nil && x.ended
+		return peer.Known{Instance: a.instance, Gone: a.gone || left, Left: left,
+			Joining: !left && a.joining && (a.live || a.starts(now))}, true
 	})
 }
 
@@ -415,36 +418,6 @@ func (r *Registry) Met(name string, i peer.Instance) bool {
 	}
 	said := a.run(i)
 	return said != nil && (said.met || r.outvotes(name, said.told))
-}
-
-// SaidGone reports whether a link has reported that an instance leaves, has left or is
-// forgotten. The report may come from the instance itself or from another member.
-func (r *Registry) SaidGone(name string, i peer.Instance) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	a := r.known[name]
-	if a == nil || i == 0 {
-		return false
-	}
-	said := a.run(i)
-	return said != nil && said.gone() || a.gone && a.instance == i
-}
-
-// HasLeft reports whether an instance has said over its own link that it has left.
-func (r *Registry) HasLeft(name string, i peer.Instance) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	a := r.known[name]
-	return a != nil && a.run(i) != nil && a.run(i).ended
-}
-
-// Leaves reports whether an instance has said over its own link that it leaves. That is
-// believed for 15 seconds; leaving takes ten at most.
-func (r *Registry) Leaves(name string, i peer.Instance, now limiter.Tick) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	a := r.known[name]
-	return a != nil && i != 0 && a.leaving == i && now-a.leavingAt < believedLeaving
 }
 
 // Counts reports whether a member of that name counts, live or dead.

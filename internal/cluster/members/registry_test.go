@@ -269,7 +269,7 @@ func TestAMemberThatCountsOnHasNotLeft(t *testing.T) {
 		r := NewRegistry("a")
 		r.Set([]peer.Member{{Name: "a", Instance: a, State: peer.Active}, {Name: "b", Instance: b, State: peer.Active}}, nil,
 			now)
-		if test.say(r); r.SaidGone("b", b) != test.left {
+		if test.say(r); r.SaidGone("b", b, false) != test.left {
 			t.Errorf("%s: it has left %t, want %t", name, !test.left, test.left)
 		}
 	}

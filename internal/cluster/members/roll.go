@@ -103,7 +103,7 @@ func (r *roll) judge(c Core, self peer.Member, now limiter.Tick) (gone []peer.Kn
 		if known.Expelled(name) {
 			continue
 		}
-		if left := !dead && known.SaidGone(name, old.Instance) || known.HasLeft(name, old.Instance); !left && c.Answers(old.Instance, true) {
+		if left := known.SaidGone(name, old.Instance, dead); !left && c.Answers(old.Instance, true) {
 			r.keep(known, old, now)
 		} else {
 			r.lost[name] = old
@@ -116,7 +116,7 @@ func (r *roll) judge(c Core, self peer.Member, now limiter.Tick) (gone []peer.Kn
 		case known.Expelled(name):
 			delete(r.lost, name)
 		case said[name]:
-		case !dead && known.SaidGone(name, old.Instance), known.HasLeft(name, old.Instance):
+		case known.SaidGone(name, old.Instance, dead):
 			gone = append(gone, known.Left(name, old.Instance))
 			delete(r.lost, name)
 		case evicted:
@@ -213,7 +213,7 @@ func (r *roll) keep(known *Registry, o peer.Member, now limiter.Tick) {
 func (known *Registry) statedBy(old, next peer.Member) peer.State {
 	switch {
 	case old.State != peer.Leaving && next.State < old.State, next.State == peer.Leaving &&
-		!known.SaidGone(next.Name, next.Instance):
+		!known.SaidGone(next.Name, next.Instance, false):
 		return old.State
 	default:
 		return next.State
