@@ -323,6 +323,8 @@ func (k *key) answered(n *Node, d *limiter.Decision, i, cost int, repeated bool)
 		k.admitted += cost
 		if d.Source == limiter.SourceLeased {
 			n.w.near.lending.admitted(k, n.w.now, cost)
+		} else {
+			n.w.near.lending.told(k, n.w.now, int(remaining(d)))
 		}
 	}
 }

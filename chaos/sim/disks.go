@@ -161,6 +161,7 @@ func (d *nodeDisk) append(f *peer.Frame, at limiter.Tick, keys []peer.RecordKey)
 
 // save saves what has changed. It lasts when the disk has synced it.
 func (d *nodeDisk) save() {
+	d.n.w.near.lending.note(d.n.w)
 	complete, err := d.core.Save(d.store.Aged(), func(key uint32, counters int) bool {
 		return d.store.Needed(key) > int64(2*(512+56*counters))
 	}, d.append)

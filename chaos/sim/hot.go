@@ -47,6 +47,7 @@ func (l *lending) hotDemand(w *World, span limiter.Tick) {
 		return
 	}
 	if w.disks != nil && l.idle == nil {
+		l.idle = make(map[*key][]leasedUnits)
 		l.sample(w)
 	}
 	end := w.now + span
@@ -122,10 +123,16 @@ func (l *lending) twice(w *World, part int) {
 	})
 }
 
-// sample notes what is lent and not used, so that it is known how much of it may be on disk when all nodes end.
+// sample notes every 50 ms what is lent and not used.
 func (l *lending) sample(w *World) {
+	l.note(w)
+	w.after(50*ms, func() { l.sample(w) })
+}
+
+// note notes what is lent and not used, so that it is known how much of it may be on disk when all nodes end.
+func (l *lending) note(w *World) {
 	if l.idle == nil {
-		l.idle = make(map[*key][]leasedUnits)
+		return
 	}
 	var all []lease.Lent
 	for _, n := range w.live() {
@@ -140,7 +147,14 @@ func (l *lending) sample(w *World) {
 		}
 		l.idle[k] = append(l.idle[k], leasedUnits{w.now, units})
 	}
-	w.after(50*ms, func() { l.sample(w) })
+}
+
+// told notes what an owner says is left of a key: what is neither left nor admitted is lent, or it was and what its
+// holder gives back is on its way.
+func (l *lending) told(k *key, now limiter.Tick, left int) {
+	if l.idle != nil && k.pair == nil {
+		l.idle[k] = append(l.idle[k], leasedUnits{now, k.limit - left - k.admitted})
+	}
 }
 
 // restored notes that a key is restored as it was at an instant or later. What was lent then is charged, also if it
