@@ -24,6 +24,8 @@ func (p *Replica) manageHeir(t *Step) {
 	switch {
 	case own.renew:
 		p.startRound(t, peer.Renew, p.node.Self, p.epoch)
+	case h != nil && h.to == want && own.revoking:
+		own.revoke(t, false) // it has heard so perhaps: only its word says what it is, and it is appointed anew
 	case h != nil && h.to == want:
 		own.stopPreparing()
 		own.retired.dismiss(t, own)
