@@ -220,6 +220,7 @@ func (t *Table) overwriteKey(part int, now limiter.Tick, e *Entry) (done bool, e
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.advance(now)
+	p.arriveAll(now) // a hold that is over ends its id, and not the one that comes
 	if t.isID(e) {
 		state := e.State
 		state.Import(t.ids.limit, nil, now)

@@ -158,3 +158,25 @@ func TestAnIDStaysWithItsReplacedHold(t *testing.T) {
 		}
 	}
 }
+
+// TestAnExtensionThatComesLate: a reservation is extended at the last moment, and its copy comes when it would have been
+// over. Its id comes first. The old end of the reservation does not end the id that has just come.
+func TestAnExtensionThatComesLate(t *testing.T) {
+	l := hundred(t, limiter.FixedWindow, 24*time.Hour)
+	from, c := heldTable(t, l, noon, 1)
+	into := New(Config{MaxKeys: 1000})
+	part, key, id := PartitionOf(c.Key(0)), c.Key(0).Hash.Hi, IDOf(c.Key(0), 1).Hi
+	moveTo(t, from, part, noon, into, noon, Replace)
+	end := noon + limiter.Hour
+	if out, _ := from.Amend(end-1, heldCharge(l, 1, 10), limiter.Amend{Extend: true}); out.State != limiter.AmendDone {
+		t.Fatalf("premise: it is extended: %+v", out)
+	}
+	for _, hi := range []uint64{id, key} {
+		if err := into.ReplaceKey(part, hi, end+1, exportedKey(from, part, hi, end)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, _ := into.Amend(end+2, heldCharge(l, 1, 4), limiter.Amend{}); out.State != limiter.AmendDone {
+		t.Errorf("settled with 4 at the copy: %+v, want done", out)
+	}
+}
