@@ -22,6 +22,9 @@ func (d DamageError) Error() string { return fmt.Sprintf("%s at byte %d: %v", d.
 
 func (d DamageError) Unwrap() error { return d.Err }
 
+// mostFile is how large a segment is at most: one that is almost full, and a record.
+const mostFile = mostSegment + int64(frameHead) + MaxRecord + 40*MaxKeys
+
 // reading is one pass over all segments.
 type reading struct {
 	store   *Store
@@ -98,7 +101,11 @@ func (r *reading) segment(g *segment, end int64, last bool) {
 	if size < end && end != unknown {
 		r.lost(name, size, fmt.Errorf("%w: it is cut short, and had %d bytes", errDamaged, end))
 	}
-	size = min(size, end)
+	if size = min(size, end); size > mostFile {
+		// Something else has made it longer, such as a restore with holes: to look for records in all of it could take hours.
+		r.lost(name, mostFile, fmt.Errorf("%w: it has %d bytes, and a segment has no more than these", errDamaged, size))
+		size = mostFile
+	}
 	g.size = size
 	in := &input{from: f, size: size, number: g.number, id: r.store.config.Identity.sum()}
 	at, err := int64(g.head), g.header

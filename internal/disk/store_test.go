@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -351,6 +352,57 @@ func TestAnotherOnesDirectory(t *testing.T) {
 }
 
 // On a real directory: modes, the lock, and what was written.
+// stretched are files each of which is said to be long, with nothing in what is not there, and counts what is read.
+type stretched struct {
+	*disktest.Memory
+	long, read int64
+}
+
+type stretchedFile struct {
+	disk.File
+	of *stretched
+}
+
+func (s *stretched) Open(name string) (disk.File, error) {
+	f, err := s.Memory.Open(name)
+	return stretchedFile{f, s}, err
+}
+
+func (f stretchedFile) Size() (int64, error) { return f.of.long, nil }
+
+func (f stretchedFile) ReadAt(b []byte, at int64) (int, error) {
+	n, err := f.File.ReadAt(b, at)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return n, err
+	}
+	clear(b[n:])
+	f.of.read += int64(len(b))
+	return len(b), nil
+}
+
+// TestAFileWithHoles: a segment that is longer than any may be, such as one of 20 GB without blocks on the disk, is read
+// as far as a segment goes, and what was written last is there.
+func TestAFileWithHoles(t *testing.T) {
+	m := new(disktest.Memory)
+	s := open(t, m)
+	if err := errors.Join(write(s, 7, 0, 5, true, 100), s.Sync(true), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	long := &stretched{Memory: m, long: 20 << 30}
+	s, err := disk.Open(disk.Config{Files: long, Identity: own})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	have, damages := read(s)
+	if have[7] != 5 || len(notTorn(damages)) != 1 || !strings.Contains(fmt.Sprint(damages), "a segment has no more") {
+		t.Errorf("%v, %v", have, damages)
+	}
+	if most := int64(128 << 20); long.read > most {
+		t.Errorf("%d bytes were read, want at most %d", long.read, most)
+	}
+}
+
 func TestARealDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := disk.Open(disk.Config{Dir: dir, Identity: own})
