@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/frontend/overgrpc"
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 	pb "github.com/weirlimit/weir/proto/gubernator/v1"
 )
@@ -60,7 +60,7 @@ type Service struct {
 	front    *frontend.Frontend
 	limits   limits
 	ends     ends
-	decoding atomic.Int64 // bytes of messages over gRPC, by estimate
+	decoding listen.Room // for messages over gRPC, by estimate
 }
 
 // NewService returns a service, or an error for invalid options.
@@ -82,7 +82,7 @@ func NewService(o Options) (*Service, error) {
 		o.within = callWithin
 	}
 	s := &Service{options: o, front: frontend.New(o.Config, protocol()), limits: newLimits(o.Zone, o.Now),
-		ends: newEnds(o.Now)}
+		ends: newEnds(o.Now), decoding: listen.Room{Most: maxDecoded}}
 	if _, err := s.limits.of(rate{limit: 1, calendar: limiter.CalendarDay}); err != nil {
 		return nil, fmt.Errorf("gubernator: the time zone %q is not known: give an IANA name, such as Europe/Berlin", o.Zone)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/frontend/overgrpc"
+	"github.com/weirlimit/weir/internal/listen"
 	pb "github.com/weirlimit/weir/proto/gubernator/v1"
 )
 
@@ -54,7 +54,7 @@ type unimplemented struct{ pb.UnimplementedV1Server }
 //nolint:revive // the order of the arguments is gRPC's
 func (s *Service) serveGet(_ any, ctx context.Context, decode func(any) error,
 	intercept grpc.UnaryServerInterceptor) (any, error) {
-	m := &message{decoding: &s.decoding}
+	m := &message{room: listen.Hold{Room: &s.decoding, Context: ctx}}
 	defer m.release()
 	if err := decode(m); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (s *Service) serveGet(_ any, ctx context.Context, decode func(any) error,
 			by.Tell(frontend.AuditEvent{Action: frontend.ActionCheck.String(), Outcome: frontend.AuditRefused, Why: err.Error()})
 			return nil, overgrpc.Status(err)
 		}
-		return s.getRateLimits(ctx, &by, &m.request, m.bytes)
+		return s.getRateLimits(ctx, &by, &m.request, m.room.Bytes)
 	})
 }
 
@@ -129,26 +129,23 @@ func (s *Service) identify(ctx context.Context) (frontend.Session, error) {
 
 // message is the message of one call. It counts its parts before any are built.
 type message struct {
-	decoding *atomic.Int64 // bytes of all messages that are decided
-	taken    int64
-	bytes    int
-	request  pb.GetRateLimitsReq
-	err      error // a status: the message is not valid, or there is no room for it
+	room    listen.Hold // of all messages that are decided; an address has a share of it
+	request pb.GetRateLimitsReq
+	err     error // a status: the message is not valid, or there is no room for it
 }
 
 // UnmarshalWire is for the codec of package transport. It keeps the error for the answer,
 // since gRPC would answer that the server is broken.
 func (m *message) UnmarshalWire(data []byte) error {
-	taken := weight * int64(len(data))
-	if m.decoding.Add(taken) > maxDecoded {
-		m.decoding.Add(-taken)
+	m.room.Bytes = len(data)
+	if m.room.Add(weight*int64(len(data))) != nil {
 		m.err = errBusy()
 		return nil
 	}
-	m.taken, m.bytes = taken, len(data)
 	err := count(data)
-	if err == nil {
-		err = proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, &m.request)
+	if err == nil && (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, &m.request) != nil {
+		m.request.Reset()
+		err = decode(data, &m.request)
 	}
 	switch {
 	case errors.Is(err, errMany):
@@ -160,15 +157,40 @@ func (m *message) UnmarshalWire(data []byte) error {
 }
 
 // release gives back the room of the message.
-func (m *message) release() {
-	m.decoding.Add(-m.taken)
-	m.taken = 0
+func (m *message) release() { m.room.Release() }
+
+// decode reads a message whose keys may be any bytes: they come from clients of the one who asks. To refuse them would
+// let those clients pass, and whoever else is in the message.
+func decode(data []byte, to *pb.GetRateLimitsReq) error {
+	return each(data, fieldRequests, func(item []byte) error {
+		q := new(pb.RateLimitReq)
+		to.Requests = append(to.Requests, q)
+		var rest, text []byte
+		for len(item) > 0 {
+			field, kind, head := protowire.ConsumeTag(item)
+			n := head + max(0, protowire.ConsumeFieldValue(field, kind, item[head:]))
+			switch {
+			case kind != protowire.BytesType:
+				rest = append(rest, item[:n]...)
+			case field == fieldName:
+				text, _ = protowire.ConsumeBytes(item[head:])
+				q.Name = string(text)
+			case field == fieldUniqueKey:
+				text, _ = protowire.ConsumeBytes(item[head:])
+				q.UniqueKey = string(text)
+			}
+			item = item[n:]
+		}
+		return proto.UnmarshalOptions{Merge: true, DiscardUnknown: true}.Unmarshal(rest, q)
+	})
 }
 
 // Fields of GetRateLimitsReq and RateLimitReq.
 const (
-	fieldRequests = 1
-	fieldMetadata = 9
+	fieldRequests  = 1
+	fieldName      = 1
+	fieldUniqueKey = 2
+	fieldMetadata  = 9
 )
 
 // errMany is returned for a message with more than MaxItems items.

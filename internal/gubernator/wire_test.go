@@ -1,13 +1,13 @@
 package gubernator
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -16,19 +16,20 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/listen"
 	pb "github.com/weirlimit/weir/proto/gubernator/v1"
 	"github.com/weirlimit/weir/weirtest"
 )
 
 // read decodes a message as the server does.
-func read(t testing.TB, data []byte) (*message, *atomic.Int64) {
+func read(t testing.TB, data []byte) (*message, *listen.Room) {
 	t.Helper()
-	var decoding atomic.Int64
-	m := &message{decoding: &decoding}
+	room := &listen.Room{Most: maxDecoded}
+	m := &message{room: listen.Hold{Room: room}}
 	if err := m.UnmarshalWire(data); err != nil {
 		t.Fatal(err)
 	}
-	return m, &decoding
+	return m, room
 }
 
 // A message with too many parts is refused before they are built, and one that is malformed.
@@ -69,27 +70,83 @@ func TestParts(t *testing.T) {
 		"no tag":          {[]byte{0xff, 0xff}, codes.InvalidArgument, "the message is not valid"},
 		"another type": {protowire.AppendVarint(protowire.AppendTag(nil, fieldRequests, protowire.VarintType), 1),
 			codes.OK, ""},
-		"text not in UTF8": {item([]byte{1<<3 | 2, 1, 0xff}), codes.InvalidArgument, "the message is not valid"},
+		"text not in UTF8":     {item([]byte{1<<3 | 2, 1, 0xff}), codes.OK, ""},
+		"metadata not in UTF8": {item([]byte{9<<3 | 2, 3, 1<<3 | 2, 1, 0xff}), codes.OK, ""},
 	} {
-		m, decoding := read(t, x.data)
+		m, room := read(t, x.data)
 		if status.Code(m.err) != x.code || m.err != nil && !strings.Contains(m.err.Error(), x.want) {
 			t.Errorf("%s: %v, want %v %s", name, m.err, x.code, x.want)
 		}
-		if n := decoding.Load(); n != weight*int64(len(x.data)) {
-			t.Errorf("%s: %d bytes are taken", name, n)
+		want := int64(weight * len(x.data))
+		if want <= listen.FreeWeight {
+			want = 0
 		}
-		if m.release(); decoding.Load() != 0 {
-			t.Errorf("%s: %d bytes are kept", name, decoding.Load())
+		if n := room.InUse(); n != want {
+			t.Errorf("%s: %d bytes are taken, want %d", name, n, want)
+		}
+		if m.release(); room.InUse() != 0 {
+			t.Errorf("%s: %d bytes are kept", name, room.InUse())
 		}
 	}
-	full := atomic.Int64{}
-	full.Store(maxDecoded)
-	m := &message{decoding: &full}
-	if err := m.UnmarshalWire([]byte{0}); err != nil || status.Code(m.err) != codes.ResourceExhausted {
-		t.Errorf("without room: %v, %v", err, m.err)
+}
+
+// TestRoomIsShared: one address that has much decided leaves the others room, and small messages need none.
+func TestRoomIsShared(t *testing.T) {
+	room := &listen.Room{Most: maxDecoded}
+	large := protowire.AppendBytes(protowire.AppendTag(nil, 99, protowire.BytesType), make([]byte, MaxMessageBytes/2))
+	ask := func(from string, data []byte) codes.Code {
+		m := &message{room: listen.Hold{Room: room, Remote: from}}
+		if err := m.UnmarshalWire(data); err != nil {
+			t.Fatal(err)
+		}
+		return status.Code(m.err) // it is never released
 	}
-	if m.release(); full.Load() != maxDecoded {
-		t.Errorf("room that was not taken is given back: %d", full.Load())
+	n := 0
+	for ask("192.0.2.1:1", large) == codes.OK {
+		if n++; n > 100 {
+			t.Fatal("there is no bound")
+		}
+	}
+	for _, from := range []string{"192.0.2.2:1", "192.0.2.3:1"} {
+		if got := ask(from, large); got != codes.OK {
+			t.Errorf("another address, after %d of one: %v", n, got)
+		}
+	}
+	if got := ask("192.0.2.1:1", nil); got != codes.OK {
+		t.Errorf("a small message: %v", got)
+	}
+}
+
+// TestKeysAreBytes: a key that is not in UTF-8 counts, by its bytes, and so do the others of its message.
+func TestKeysAreBytes(t *testing.T) {
+	ok, err := proto.Marshal(&pb.GetRateLimitsReq{Requests: []*pb.RateLimitReq{
+		{Name: "n", UniqueKey: "k1", Hits: 1, Limit: 2, Duration: 60_000, Metadata: map[string]string{"a": "b"}},
+		{Name: "n", UniqueKey: "k2", Hits: -3, Limit: 5, Duration: 6, Behavior: pb.Behavior_NO_BATCHING, Burst: 4,
+			CreatedAt: new(int64)},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, _ := read(t, bytes.Replace(ok, []byte("k1"), []byte("k\xff"), 1))
+	if m.err != nil || len(m.request.GetRequests()) != 2 {
+		t.Fatal(m.err, len(m.request.GetRequests()))
+	}
+	one, two := m.request.GetRequests()[0], m.request.GetRequests()[1]
+	if one.GetUniqueKey() != "k\xff" || one.GetName() != "n" || one.GetHits() != 1 || one.GetLimit() != 2 ||
+		one.GetDuration() != 60_000 {
+		t.Errorf("%+v", one)
+	}
+	if two.GetUniqueKey() != "k2" || two.GetHits() != -3 || two.GetBehavior() != pb.Behavior_NO_BATCHING ||
+		two.GetBurst() != 4 || two.CreatedAt == nil {
+		t.Errorf("%+v", two)
+	}
+	f := newFixture(t, nil)
+	for i, want := range []pb.Status{pb.Status_UNDER_LIMIT, pb.Status_UNDER_LIMIT, pb.Status_OVER_LIMIT} {
+		by := f.service.front.Anyone(nil)
+		out, err := f.service.getRateLimits(t.Context(), &by, &pb.GetRateLimitsReq{Requests: []*pb.RateLimitReq{one}}, 0)
+		if err != nil || out.GetResponses()[0].GetError() != "" || out.GetResponses()[0].GetStatus() != want {
+			t.Errorf("hit %d: %v, %v", i, out, err)
+		}
 	}
 }
 
