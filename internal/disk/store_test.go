@@ -352,7 +352,7 @@ func TestAnotherOnesDirectory(t *testing.T) {
 }
 
 // On a real directory: modes, the lock, and what was written.
-// stretched are files each of which is said to be long, with nothing in what is not there, and counts what is read.
+// stretched are files each of which is said to be long, with nothing in what is not there. It counts what is read.
 type stretched struct {
 	*disktest.Memory
 	long, read int64
@@ -380,8 +380,8 @@ func (f stretchedFile) ReadAt(b []byte, at int64) (int, error) {
 	return len(b), nil
 }
 
-// TestAFileWithHoles: a segment that is longer than any may be, such as one of 20 GB without blocks on the disk, is read
-// as far as a segment goes, and what was written last is there.
+// TestAFileWithHoles: a segment that is longer than any may be, such as one of 20 GB without blocks on the disk, is
+// read as far as a segment goes, and what was written last is there.
 func TestAFileWithHoles(t *testing.T) {
 	m := new(disktest.Memory)
 	s := open(t, m)

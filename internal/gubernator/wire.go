@@ -137,10 +137,15 @@ type message struct {
 // UnmarshalWire is for the codec of package transport. It keeps the error for the answer,
 // since gRPC would answer that the server is broken.
 func (m *message) UnmarshalWire(data []byte) error {
+	m.err = m.read(data)
+	return nil
+}
+
+// read reads a message, if there is room for it. The error is a status.
+func (m *message) read(data []byte) error {
 	m.room.Bytes = len(data)
 	if m.room.Add(weight*int64(len(data))) != nil {
-		m.err = errBusy()
-		return nil
+		return errBusy()
 	}
 	err := count(data)
 	if err == nil && (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, &m.request) != nil {
@@ -149,9 +154,9 @@ func (m *message) UnmarshalWire(data []byte) error {
 	}
 	switch {
 	case errors.Is(err, errMany):
-		m.err = errItems()
+		return errItems()
 	case err != nil:
-		m.err = status.Errorf(codes.InvalidArgument, "the message is not valid: %v", err)
+		return status.Errorf(codes.InvalidArgument, "the message is not valid: %v", err)
 	}
 	return nil
 }
