@@ -122,7 +122,7 @@ kill: ## Three real processes, of which one is killed while clients ask
 
 .PHONY: cuts
 cuts: ## Three real processes that all, or mostly, end at once and are back with their directories, each case CUTS (2) times; a full disk, as root
-	WEIR_CUTS=$(strip $(CUTS)) $(GO) test -count=1 -vet=off -timeout 60m $(TESTFLAGS) -run '^Test(Cuts|FullDisk|OverridesSurviveACut)$$' ./cmd/node
+	WEIR_CUTS=$(strip $(CUTS)) $(GO) test -count=1 -vet=off -timeout 90m -parallel 9 $(TESTFLAGS) -run '^Test(Cuts|FullDisk|OverridesSurviveACut)$$' ./cmd/node
 
 .PHONY: systems
 systems: ## The type checker finds nothing wrong with code and tests for macOS and Windows

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -42,7 +43,10 @@ type seat struct {
 // is taken while its node restarts.
 const lowestPort, highestPort = 12000, 32000
 
-// freePorts returns loopback addresses that are free for TCP and UDP.
+// taken are the ports of tests that run, some of which no node listens on at present.
+var taken sync.Map
+
+// freePorts returns loopback addresses that are free for TCP and UDP, and no other test's.
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()
 	var out []string
@@ -59,6 +63,10 @@ func freePorts(t *testing.T, n int) []string {
 			continue
 		}
 		defer udp.Close()
+		if _, others := taken.LoadOrStore(addr, true); others {
+			continue
+		}
+		t.Cleanup(func() { taken.Delete(addr) })
 		if out = append(out, addr); len(out) == n {
 			return out
 		}

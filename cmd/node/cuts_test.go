@@ -33,16 +33,17 @@ const (
 	cutD     = 5
 	cutUsers = 12
 	cutEvery = 75 * time.Millisecond // a check of each key
-	// cutSlack is how long a save and its sync may take on a busy machine, after the interval of a second.
-	cutSlack = 2 * time.Second
 )
 
 // cut is one run: three nodes with data directories that are cut off while clients ask.
 type cut struct {
-	t    *testing.T
-	all  []*seat
-	dirs []string
-	rng  *rand.Rand
+	t      *testing.T
+	all    []*seat
+	dirs   []string
+	rng    *rand.Rand
+	client *http.Client
+	pauses int       // of nodes for want of CPU, up to the cut: each may cost D
+	again  time.Time // what was given after that may be given again: the earliest start of the nodes' last saves
 
 	mu    sync.Mutex
 	given map[string][]time.Time // grants of each key, by path and user, that no policy gave
@@ -50,7 +51,9 @@ type cut struct {
 
 func newCut(t *testing.T, seed uint64) *cut {
 	t.Helper()
-	c := &cut{t: t, rng: rand.New(rand.NewPCG(seed, 7)), given: map[string][]time.Time{}}
+	c := &cut{t: t, rng: rand.New(rand.NewPCG(seed, 7)), given: map[string][]time.Time{},
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2 * cutUsers}}}
+	t.Cleanup(c.client.CloseIdleConnections)
 	c.all = places(t, 3, cutRules, "--persist-interval", "1s", "--restore-wait", "20s", "--deadline", "20s",
 		"--allow-reset", "--secret-file", secretFile(t, "a"))
 	for _, s := range c.all {
@@ -80,7 +83,7 @@ func (c *cut) check(ctx context.Context, s *seat, key string) (allowed, decided 
 	if err != nil {
 		return false, false
 	}
-	res, err := http.DefaultClient.Do(r)
+	res, err := c.client.Do(r)
 	if err != nil {
 		return false, false
 	}
@@ -154,10 +157,26 @@ func (c *cut) lasts(saves int) {
 }
 
 func (c *cut) saved(s *seat) string {
-	_, body := get(c.t, http.DefaultClient, "http://"+s.admin+"/metrics")
+	_, body := get(c.t, c.client, "http://"+s.admin+"/metrics")
 	_, value, _ := strings.Cut(body, "\nweir_store_saved_timestamp_seconds ")
 	value, _, _ = strings.Cut(value, "\n")
 	return value
+}
+
+// before notes what the promise for a cut depends on: when each node began to save what it saved last, and how often
+// nodes have paused.
+func (c *cut) before() {
+	c.pauses = events(c.t, c.all, "late")
+	for _, s := range c.all {
+		seconds, err := strconv.ParseFloat(c.saved(s), 64)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		// The metric is rounded down to milliseconds.
+		if at := time.UnixMilli(int64(seconds * 1000)); c.again.IsZero() || at.Before(c.again) {
+			c.again = at
+		}
+	}
 }
 
 // kill ends nodes with SIGKILL, some time apart at most.
@@ -183,9 +202,23 @@ func (c *cut) start(some []*seat, more ...string) {
 	}
 }
 
-// spent asks for each key until it is denied, and compares what was given in all with the promise: again is what may be
-// given once more, from an instant on.
-func (c *cut) spent(kills int, again time.Time) {
+// unsaved returns how many of each key were given since the saves that [cut.before] has noted. A charge that was
+// answered before is in those saves, or its owner's heir has it in its own, but for D.
+func (c *cut) unsaved() map[string]int {
+	n := map[string]int{}
+	for key, given := range c.given {
+		for _, at := range given {
+			if at.After(c.again) {
+				n[key]++
+			}
+		}
+	}
+	return n
+}
+
+// spent asks for each key until it is denied, and compares what was given in all with the promise: once is what may be
+// given once more of each key.
+func (c *cut) spent(kills int, once map[string]int) {
 	var asking sync.WaitGroup
 	for i, key := range cutKeys() {
 		asking.Go(func() {
@@ -197,10 +230,15 @@ func (c *cut) spent(kills int, again time.Time) {
 		})
 	}
 	asking.Wait()
+	pauses := c.pauses + events(c.t, c.all, "late")
 	for _, key := range cutKeys() {
-		given, once := len(c.given[key]), c.sinceSaved(key, again)
-		if given > cutLimit+cutD*kills+once {
-			c.t.Errorf("%s: %d were given, at most %d and %d again", key, given, cutLimit+cutD*kills, once)
+		given, most := len(c.given[key]), cutLimit+cutD*kills+once[key]
+		switch {
+		case given > most+cutD*pauses:
+			c.t.Errorf("%s: %d were given, at most %d, of which %d again, and D for each of %d pauses", key, given, most,
+				once[key], pauses)
+		case given > most:
+			c.t.Logf("NOT JUDGED: %s: %d were given, at most %d, and nodes paused for want of CPU", key, given, most)
 		}
 		if given < cutLimit*3/4 {
 			c.t.Errorf("%s: only %d were given of %d", key, given, cutLimit)
@@ -208,27 +246,23 @@ func (c *cut) spent(kills int, again time.Time) {
 	}
 }
 
-// sinceSaved returns how many of a key were given after an instant, and before the nodes were cut off.
-func (c *cut) sinceSaved(key string, again time.Time) (n int) {
-	for _, at := range c.given[key] {
-		if at.After(again) && at.Before(again.Add(time.Second+cutSlack)) {
-			n++
-		}
-	}
-	return n
-}
-
 // Three real nodes, of which all or most end at once while clients ask, and that are back with their directories, or
 // with those of before, or without one: what is given in all is the limit, D, and what was given since the last save.
+// The cases of a round run at once: they mostly wait.
 func TestCuts(t *testing.T) {
 	runs, err := strconv.Atoi(os.Getenv("WEIR_CUTS"))
 	if os.Getenv("WEIR_CUTS") != "" && err != nil {
 		t.Fatal(err)
 	}
 	for run := range max(1, runs) {
-		for _, kind := range []string{"all", "staggered", "two", "lost", "yesterday", "back", "ahead", "secret", "absent"} {
-			t.Run(fmt.Sprint(kind, "/", run), func(t *testing.T) { oneCut(t, kind, uint64(run)) })
-		}
+		t.Run(fmt.Sprint(run), func(t *testing.T) {
+			for _, kind := range []string{"absent", "secret", "all", "staggered", "two", "lost", "yesterday", "back", "ahead"} {
+				t.Run(kind, func(t *testing.T) {
+					t.Parallel()
+					oneCut(t, kind, uint64(run))
+				})
+			}
+		})
 	}
 }
 
@@ -252,9 +286,10 @@ func oneCut(t *testing.T, kind string, seed uint64) {
 	case "two":
 		kills, some = 2, slices.Delete(slices.Clone(c.all), one, one+1)
 	}
-	again := time.Now().Add(-time.Second - cutSlack)
+	c.before()
 	c.kill(some, apart)
 	stop()
+	once := c.unsaved()
 	switch kind {
 	case "lost", "yesterday":
 		if err := os.RemoveAll(c.dirs[one]); err != nil {
@@ -292,7 +327,7 @@ func oneCut(t *testing.T, kind string, seed uint64) {
 		c.start(some)
 	}
 	settle(t, c.all)
-	c.spent(kills, again)
+	c.spent(kills, once)
 }
 
 // Overrides survive the end of all nodes.
