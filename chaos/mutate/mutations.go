@@ -126,8 +126,7 @@ func ofProtocol() []mutation {
 		}},
 		{name: "all or nothing", edits: []edit{
 			{"internal/cluster/route/fanout.go",
-				"	if r.call.result.by == 0 || arith.Fields(&r.answer.Receipt).Charged == 0 || r",
-				"	if r.call.result.by == 0 || arith.Fields(&r.answer.Receipt).Charged >= 0 || r"},
+				"	if !r.prepared() {", "	if true {"},
 		}},
 		{name: "refund cap", pkg: "./limiter/limitertest", test: ".", edits: []edit{
 			{"limiter/arith/bucket.go", "l.levelOf(n).minus(level{hi, lo}.minus(l.levelOf(rest)))",

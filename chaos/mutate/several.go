@@ -5,8 +5,12 @@ func ofSeveral() []mutation {
 	return []mutation{
 		{name: "a denial waits for the cancel", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheCancel$",
 			edits: []edit{
-				{"internal/cluster/route/fanout.go", "	awaited := undo != 0 && t.Now < s.until\n",
-					"	awaited := undo != 0 && t.Now >= s.until\n"},
+				{"internal/cluster/route/fanout.go", "	awaited := takes && t.Now < s.until\n",
+					"	awaited := takes && t.Now >= s.until\n"},
+			}},
+		{name: "an id is forgotten where nothing was charged", pkg: "./chaos/sim",
+			test: "^TestADeniedChecksIDIsForgottenByRulesInShadow$", edits: []edit{
+				{"internal/cluster/prepared.go", "charged || remembers(q.Charge, d) && k.Cost > 0", "charged"},
 			}},
 		{name: "no denial by what may be taken back", pkg: "./chaos/sim", test: "^TestReservationsDenyNobodyAtTheSameTime$",
 			edits: []edit{

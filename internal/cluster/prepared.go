@@ -20,7 +20,8 @@ type preparations struct {
 	count atomic.Int64 // charges in doubt and late ones, of all partitions
 }
 
-// add records what was charged here for a check over several owners.
+// add records what was charged here for a check over several owners, and for which keys its id is remembered: a rule in
+// shadow that would have denied it charges nothing.
 func (x *preparations) add(t *turn, q *route.Request, d *limiter.Decision) {
 	n := 0
 	for i := range q.Charge.Len() {
@@ -30,11 +31,17 @@ func (x *preparations) add(t *turn, q *route.Request, d *limiter.Decision) {
 			charged = charged || arith.Fields(&d.Receipt).Has(n)
 			n++
 		}
+		charged = charged || remembers(q.Charge, d) && k.Cost > 0
 		if p := x.parts.of(k); charged && p != nil && x.count.Load() < maxPending {
 			p.r.Own().Prepare(t.inputs(), k, q.Charge.ID, x.asker(q), arith.Fields(&d.Receipt).Time, q.Until)
 			p.apply(t)
 		}
 	}
+}
+
+// remembers reports whether the id of a check is remembered with this answer.
+func remembers(c *arith.Charge, d *limiter.Decision) bool {
+	return c.ID != nil && !c.Peek && d.Allowed && !d.Repeated
 }
 
 // asker returns the member that sent the request, this node included.

@@ -341,8 +341,8 @@ func (t *Table) CancelHold(now limiter.Tick, c *arith.Charge, i int, at limiter.
 			if !gone(&h) {
 				return h, true
 			}
-			if h.First { // it stays, and gives nothing back any more
-				h.Detach()
+			if h.First { // it stays, as one that has charged nothing: a settlement charges a rule in shadow nothing either
+				h.Spare()
 				return h, true
 			}
 			return h, false

@@ -159,8 +159,8 @@ func TestAnIDStaysWithItsReplacedHold(t *testing.T) {
 	}
 }
 
-// TestAnExtensionThatComesLate: a reservation is extended at the last moment, and its copy comes when it would have been
-// over. Its id comes first. The old end of the reservation does not end the id that has just come.
+// TestAnExtensionThatComesLate: a reservation is extended at the last moment, and its copy comes when it would have
+// been over. Its id comes first. The old end of the reservation does not end the id that has just come.
 func TestAnExtensionThatComesLate(t *testing.T) {
 	l := hundred(t, limiter.FixedWindow, 24*time.Hour)
 	from, c := heldTable(t, l, noon, 1)

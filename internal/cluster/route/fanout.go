@@ -339,13 +339,19 @@ func (s *fanOut) cancelled(r *portion, first []int) (undo uint64) {
 	return undo
 }
 
+// prepared reports whether a member has charged something for a part, or remembers its id.
+func (r *portion) prepared() bool {
+	return r.call.result.by != 0 && !r.answer.Repeated &&
+		(arith.Fields(&r.answer.Receipt).Charged != 0 || r.charge.ID != nil && !r.charge.Peek && r.answer.Allowed)
+}
+
 // settle ends a part's reservation at the member that made it, and takes back the
 // charges that undo names. denied means that the whole check charges nothing there by its
 // id, which is forgotten. Only if it takes something back is the end awaited, until the check's
 // deadline, and the message sent again if no member could relay it, for as long as the owner takes it.
 // If it is lost, the charge stays; nothing else goes wrong.
 func (s *fanOut) settle(t *Turn, r *portion, undo uint64, denied bool) {
-	if r.call.result.by == 0 || arith.Fields(&r.answer.Receipt).Charged == 0 || r.answer.Repeated {
+	if !r.prepared() {
 		return
 	}
 	receipt := r.answer.Receipt
@@ -353,13 +359,14 @@ func (s *fanOut) settle(t *Turn, r *portion, undo uint64, denied bool) {
 	c := s.c
 	o := &Call{c: c, task: task{kind: KindRefund, ends: true, denied: denied, charge: &r.charge,
 		answer: new(limiter.Decision), receipt: &receipt, until: s.until, exact: s.exact}}
-	awaited := undo != 0 && t.Now < s.until
+	takes := undo != 0 || denied && r.charge.ID != nil
+	awaited := takes && t.Now < s.until
 	o.task.done = func(t *Turn, _ *Call) { // perhaps twice: at the deadline, and when the cancel is executed
 		if awaited && s.closed() {
 			s.done(t)
 		}
 	}
-	if undo != 0 && !awaited {
+	if takes && !awaited {
 		o.progress.late, o.task.until = true, s.until+replica.LateFor
 	}
 	o.progress.sent = o.progress.one[:0]
@@ -383,7 +390,7 @@ func (s *fanOut) settle(t *Turn, r *portion, undo uint64, denied bool) {
 		return
 	}
 	o.task.holder = r.call.result.by
-	if undo != 0 {
+	if takes {
 		if c.calls.add(o, t) {
 			t.Tick = true
 		} else if awaited {

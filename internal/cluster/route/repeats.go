@@ -10,11 +10,11 @@ import (
 // repeated reports whether the check's id is known for all that it would charge. Keys that cost nothing have no
 // id, nor have those whose rule is in shadow and can never admit the check.
 func (s *fanOut) repeated() bool {
-	n := 0
+	n, hopeless := 0, never(s.charge, true)
 	for _, r := range s.parts {
 		charges := func(i int) bool {
 			k := s.charge.Key(i)
-			return k.Cost > 0 && !(r.charge.Peek && k.Rule.Shadow)
+			return k.Cost > 0 && !(hopeless && k.Rule.Shadow)
 		}
 		switch {
 		case r.repeats():
