@@ -33,7 +33,7 @@ func plant(t *testing.T, c *checker, files map[string]string) []finding {
 // a planted module would all be stale.
 func plantable() *checker {
 	c := newChecker()
-	c.state, c.long, c.largeAllowed = nil, nil, nil
+	c.state, c.long, c.largeAllowed, c.flat = nil, nil, nil, nil
 	return c
 }
 
@@ -335,6 +335,16 @@ func TestLargeTypes(t *testing.T) {
 	if found := plant(t, c, files); len(found) != 1 ||
 		!strings.Contains(found[0].what, "client.b fields is needed no more") {
 		t.Errorf("found %v, want the exception that nothing needs", found)
+	}
+	// The methods of a flat type are bounded, its fields are not.
+	c.largeAllowed, c.flat = nil, map[string]string{"client.a": "x", "client.b": "x"}
+	got = nil
+	for _, f := range plant(t, c, files) {
+		got = append(got, f.what)
+	}
+	want = []string{"b has 31 methods, more than 30", "the exception for the client.b fields is needed no more"}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Errorf("of flat types %q is found, want %q", got, want)
 	}
 }
 

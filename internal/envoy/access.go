@@ -11,20 +11,20 @@ import (
 
 // asker is who sends a request, over gRPC or over HTTP.
 type asker struct {
-	frontend.Session
-	shown  frontend.Credentials
-	from   fmt.Stringer
-	header func(name string) []string // of the call; nil: it has none
-	bytes  int                        // of the message
-	site   bool                       // over HTTP, where the site tells the audit of refusals
+	session frontend.Session
+	shown   frontend.Credentials
+	from    fmt.Stringer
+	header  func(name string) []string // of the call; nil: it has none
+	bytes   int                        // of the message
+	site    bool                       // over HTTP, where the site tells the audit of refusals
 }
 
 // share names who shares what all callers may take: the tenant, else the identity; of a caller that is not known the
 // address, or its network of 64 bits of IPv6.
 func (a *asker) share() string {
-	switch name := a.Name(); {
-	case a.Tenant() != "":
-		return "tenant " + a.Tenant()
+	switch name := a.session.Name(); {
+	case a.session.Tenant() != "":
+		return "tenant " + a.session.Tenant()
 	case name != "" && name != "anonymous":
 		return "caller " + name
 	case a.from == nil:
@@ -42,10 +42,10 @@ func protocol() frontend.Protocol {
 // admit identifies who asks, charges the budget with a check for each descriptor, and returns
 // why the request may not be sent, nil if it may.
 func (a *asker) admit(in *rls.RateLimitRequest, front *frontend.Frontend) (err error) {
-	if a.Session, err = front.Identify(a.from, a.shown); err != nil || !a.Identified() {
+	if a.session, err = front.Identify(a.from, a.shown); err != nil || !a.session.Identified() {
 		return err
 	}
-	if err := a.Spend(len(in.GetDescriptors()), a.bytes); err != nil {
+	if err := a.session.Spend(len(in.GetDescriptors()), a.bytes); err != nil {
 		return err
 	}
 	for i, d := range in.GetDescriptors() {
@@ -55,7 +55,7 @@ func (a *asker) admit(in *rls.RateLimitRequest, front *frontend.Frontend) (err e
 		if d.GetLimit() == nil {
 			continue
 		}
-		if _, err := a.May(frontend.ActionLimits); err != nil {
+		if _, err := a.session.May(frontend.ActionLimits); err != nil {
 			return err
 		}
 	}
@@ -64,11 +64,11 @@ func (a *asker) admit(in *rls.RateLimitRequest, front *frontend.Frontend) (err e
 
 // may returns why the caller may not do something in a domain, nil if it may.
 func (a *asker) may(action frontend.Action, domain string) error {
-	scope, err := a.May(action)
+	scope, err := a.session.May(action)
 	if err == nil && scope != nil && !scope.Permits(domain) {
 		err = frontend.ForbiddenError(fmt.Sprintf("caller %q may not use the domain %.100q in this way: the operator must "+
 			"list the domain, or a prefix of its name, in the permissions file",
-			a.Name(), domain))
+			a.session.Name(), domain))
 	}
 	return err
 }
@@ -91,6 +91,6 @@ func (a *asker) account(in *rls.RateLimitRequest, err error) {
 		}
 	}
 	if !a.site || !frontend.Refused(err) {
-		a.Account(action.String(), back, err)
+		a.session.Account(action.String(), back, err)
 	}
 }

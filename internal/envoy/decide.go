@@ -70,8 +70,8 @@ func (k *keyText) write(text string) {
 // Each key is an attribute with a name of its own, so that the order of the items has no
 // influence on it.
 func request(items ...*item) limiter.Request {
-	r := limiter.Request{Attributes: make(map[string]string, len(items)), Tenant: items[0].by.Tenant(),
-		Caller: items[0].by.Name(), ID: items[0].id}
+	r := limiter.Request{Attributes: make(map[string]string, len(items)), Tenant: items[0].by.session.Tenant(),
+		Caller: items[0].by.session.Name(), ID: items[0].id}
 	for _, it := range items {
 		sum := sha256.Sum256([]byte(it.key))
 		name := hex.EncodeToString(sum[:16])
@@ -99,13 +99,20 @@ func (b *batch) ask(it *item, cost uint32, peek bool) {
 	b.items, b.requests, b.peeks = append(b.items, it), append(b.requests, r), append(b.peeks, peek)
 }
 
+// charger charges the items of a request as the mode has it.
+type charger struct {
+	mode         Mode
+	quotas       bool // every limit is one
+	stopWhenOver bool // see [Options]
+}
+
 // decide asks, and calls f with each item and its decision.
-func (s *Service) decide(ctx context.Context, b *batch, f func(*item, *limiter.Decision)) error {
+func (c charger) decide(ctx context.Context, b *batch, f func(*item, *limiter.Decision)) error {
 	if len(b.requests) == 0 {
 		return nil
 	}
 	ds := make([]limiter.Decision, len(b.requests))
-	if err := b.items[0].by.Decide(ctx, b.requests, ds, b.peeks); err != nil {
+	if err := b.items[0].by.session.Decide(ctx, b.requests, ds, b.peeks); err != nil {
 		if some, ok := errors.AsType[*limiter.BatchError](err); ok {
 			return some.Errs[0]
 		}
@@ -129,8 +136,8 @@ func (it *item) uncounted() bool {
 
 // each charges every descriptor by itself: what is denied is charged too, and one
 // descriptor's denial does not concern the others.
-func (s *Service) each(ctx context.Context, items []item) error {
-	stop, err := s.stops(ctx, items)
+func (c charger) each(ctx context.Context, items []item) error {
+	stop, err := c.stops(ctx, items)
 	if err != nil {
 		return err
 	}
@@ -148,13 +155,13 @@ func (s *Service) each(ctx context.Context, items []item) error {
 			b.charge(it)
 		}
 	}
-	if err := s.decide(ctx, &b, (*item).told); err != nil {
+	if err := c.decide(ctx, &b, (*item).told); err != nil {
 		return err
 	}
-	if err := s.credit(ctx, credits); err != nil {
+	if err := c.credit(ctx, credits); err != nil {
 		return err
 	}
-	return s.looks(ctx, items)
+	return c.looks(ctx, items)
 }
 
 // charge adds an item that is charged whether it is over its limit or not. What is left for several hits is
@@ -177,8 +184,8 @@ func (b *batch) charge(it *item) {
 
 // stops reports whether only the items that are over their limits are charged, as at least
 // one would be. It fills in all items.
-func (s *Service) stops(ctx context.Context, items []item) (stop bool, err error) {
-	if !s.options.StopWhenOver {
+func (c charger) stops(ctx context.Context, items []item) (stop bool, err error) {
+	if !c.stopWhenOver {
 		return false, nil
 	}
 	var b batch
@@ -187,7 +194,7 @@ func (s *Service) stops(ctx context.Context, items []item) (stop bool, err error
 			b.ask(it, it.hits, true)
 		}
 	}
-	err = s.decide(ctx, &b, func(it *item, d *limiter.Decision) {
+	err = c.decide(ctx, &b, func(it *item, d *limiter.Decision) {
 		it.told(d)
 		stop = stop || it.over
 	})
@@ -199,18 +206,18 @@ func (s *Service) stops(ctx context.Context, items []item) (stop bool, err error
 
 // credit takes the hits of items back, and then asks what remains. A limit is not over where
 // hits are taken back.
-func (s *Service) credit(ctx context.Context, items []*item) error {
+func (c charger) credit(ctx context.Context, items []*item) error {
 	for _, it := range items {
 		if it.hits == 0 {
 			continue
 		}
 		r := request(it)
 		r.Cost = limiter.Units(int64(it.hits))
-		if err := it.by.Refund(ctx, r, limiter.Credit()); err != nil {
+		if err := it.by.session.Refund(ctx, r, limiter.Credit()); err != nil {
 			return err
 		}
 	}
-	if err := s.peek(ctx, items); err != nil {
+	if err := c.peek(ctx, items); err != nil {
 		return err
 	}
 	for _, it := range items {
@@ -241,16 +248,16 @@ func (it *item) told(d *limiter.Decision) {
 
 // looks decides the descriptors that only look. They are over their limit if more was
 // charged than it admits; a peek tells only whether one more would be.
-func (s *Service) looks(ctx context.Context, items []item) error {
+func (c charger) looks(ctx context.Context, items []item) error {
 	for i := range items {
 		it := &items[i]
-		if it.counter == nil || it.back || it.held != notHeld || it.hits > 0 || !it.over || s.options.Mode == Atomic ||
+		if it.counter == nil || it.back || it.held != notHeld || it.hits > 0 || !it.over || c.mode == Atomic ||
 			it.counter.Algorithm() != limiter.FixedWindow {
 			continue
 		}
 		r := request(it)
 		r.ID = "" // it charges nothing
-		e, err := it.by.Explain(ctx, r)
+		e, err := it.by.session.Explain(ctx, r)
 		if err != nil {
 			return err
 		}
@@ -266,7 +273,7 @@ func (s *Service) looks(ctx context.Context, items []item) error {
 
 // atomic charges all descriptors or none: ordinary limits together, whatever their owners,
 // and quotas and shadows if those allow.
-func (s *Service) atomic(ctx context.Context, items []item) error {
+func (c charger) atomic(ctx context.Context, items []item) error {
 	var ordinary, credits []*item
 	var quotas, shadows, looks batch
 	refused := false
@@ -274,12 +281,12 @@ func (s *Service) atomic(ctx context.Context, items []item) error {
 		it := &items[i]
 		switch {
 		case it.uncounted(), it.held != notHeld:
-			refused = refused || it.over && !it.shadow() && !s.quota(it)
+			refused = refused || it.over && !it.shadow() && !c.quota(it)
 		case it.back:
 			credits = append(credits, it)
 		case it.hits == 0:
 			looks.add(it, 0)
-		case s.quota(it):
+		case c.quota(it):
 			quotas.add(it, it.hits)
 		case it.limit.Shadow:
 			shadows.add(it, it.hits)
@@ -287,39 +294,39 @@ func (s *Service) atomic(ctx context.Context, items []item) error {
 			ordinary = append(ordinary, it)
 		}
 	}
-	if err := s.decide(ctx, &looks, (*item).told); err != nil {
+	if err := c.decide(ctx, &looks, (*item).told); err != nil {
 		return err
 	}
 	for _, it := range looks.items {
-		refused = refused || it.over && !it.shadow() && !s.quota(it)
+		refused = refused || it.over && !it.shadow() && !c.quota(it)
 	}
 	if refused {
 		for _, it := range ordinary {
 			looks.add(it, 0)
 		}
 		looks = merge(looks, quotas, shadows)
-		return errors.Join(s.decide(ctx, &looks, (*item).told), s.uncredited(ctx, credits))
+		return errors.Join(c.decide(ctx, &looks, (*item).told), c.uncredited(ctx, credits))
 	}
-	if err := s.decide(ctx, &quotas, (*item).told); err != nil {
+	if err := c.decide(ctx, &quotas, (*item).told); err != nil {
 		return err
 	}
-	denied := s.overQuota(items)
+	denied := c.overQuota(items)
 	var err error
 	if denied {
-		err = s.peek(ctx, ordinary)
+		err = c.peek(ctx, ordinary)
 	} else {
-		denied, err = s.together(ctx, ordinary)
+		denied, err = c.together(ctx, ordinary)
 	}
 	if err != nil || denied {
-		return errors.Join(err, s.back(ctx, quotas.items), s.peek(ctx, shadows.items), s.uncredited(ctx, credits))
+		return errors.Join(err, c.back(ctx, quotas.items), c.peek(ctx, shadows.items), c.uncredited(ctx, credits))
 	}
-	return errors.Join(s.decide(ctx, &shadows, (*item).told), s.credit(ctx, credits))
+	return errors.Join(c.decide(ctx, &shadows, (*item).told), c.credit(ctx, credits))
 }
 
 // uncredited fills in items that are not over their limits whatever was charged: their hits are
 // not taken back, as the request is denied, or were settled.
-func (s *Service) uncredited(ctx context.Context, items []*item) error {
-	err := s.peek(ctx, items)
+func (c charger) uncredited(ctx context.Context, items []*item) error {
+	err := c.peek(ctx, items)
 	for _, it := range items {
 		it.over = false
 	}
@@ -337,19 +344,19 @@ func merge(bs ...batch) (out batch) {
 }
 
 // peek asks about items without charging them.
-func (s *Service) peek(ctx context.Context, items []*item) error {
+func (c charger) peek(ctx context.Context, items []*item) error {
 	var b batch
 	for _, it := range items {
 		b.add(it, 0)
 	}
-	return s.decide(ctx, &b, (*item).told)
+	return c.decide(ctx, &b, (*item).told)
 }
 
 // maxTogether is the most keys of one check.
 const maxTogether = 16
 
 // together charges items all or nothing, and reports whether they were denied.
-func (s *Service) together(ctx context.Context, items []*item) (denied bool, err error) {
+func (c charger) together(ctx context.Context, items []*item) (denied bool, err error) {
 	if len(items) == 0 {
 		return false, nil
 	}
@@ -360,12 +367,12 @@ func (s *Service) together(ctx context.Context, items []*item) (denied bool, err
 		keys[it.key] = true
 	}
 	if !alike || len(items) > maxTogether {
-		return s.inTurn(ctx, items)
+		return c.inTurn(ctx, items)
 	}
 	r := request(items...)
 	r.Cost = limiter.Units(int64(items[0].hits))
 	var d limiter.Decision
-	if err := items[0].by.Check(ctx, &r, &d, false); err != nil {
+	if err := items[0].by.session.Check(ctx, &r, &d, false); err != nil {
 		return false, err
 	}
 	for i, it := range items {
@@ -378,15 +385,15 @@ func (s *Service) together(ctx context.Context, items []*item) (denied bool, err
 // inTurn charges items one after the other, and takes back what was charged if one is
 // denied. It is for those that one check cannot hold: with different hits, two of one key,
 // or too many. Meanwhile others may be denied because of what is taken back.
-func (s *Service) inTurn(ctx context.Context, items []*item) (denied bool, err error) {
+func (c charger) inTurn(ctx context.Context, items []*item) (denied bool, err error) {
 	for i, it := range items {
 		var b batch
 		b.add(it, it.hits)
-		if err := s.decide(ctx, &b, (*item).told); err != nil {
-			return false, errors.Join(err, s.back(ctx, items[:i]))
+		if err := c.decide(ctx, &b, (*item).told); err != nil {
+			return false, errors.Join(err, c.back(ctx, items[:i]))
 		}
 		if it.over {
-			return true, errors.Join(s.back(ctx, items[:i]), s.peek(ctx, items[i+1:]))
+			return true, errors.Join(c.back(ctx, items[:i]), c.peek(ctx, items[i+1:]))
 		}
 	}
 	return false, nil
@@ -394,7 +401,7 @@ func (s *Service) inTurn(ctx context.Context, items []*item) (denied bool, err e
 
 // back takes back what was charged for items that were allowed. It does so also if the
 // caller has gone, within a second.
-func (s *Service) back(ctx context.Context, items []*item) error {
+func (c charger) back(ctx context.Context, items []*item) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	var errs []error
@@ -404,7 +411,7 @@ func (s *Service) back(ctx context.Context, items []*item) error {
 		}
 		r := request(it)
 		r.Cost = limiter.Units(int64(it.hits))
-		if err := it.by.Refund(ctx, r, it.charged); err != nil {
+		if err := it.by.session.Refund(ctx, r, it.charged); err != nil {
 			errs = append(errs, err)
 		}
 		it.charged = limiter.Receipt{}
@@ -417,22 +424,22 @@ func (s *Service) back(ctx context.Context, items []*item) error {
 func (it *item) shadow() bool { return it.limit != nil && it.limit.Shadow }
 
 // quota reports whether an item's limit denies only together with all other quotas.
-func (s *Service) quota(it *item) bool {
-	return it.limit != nil && (s.options.Quota || it.limit.Quota) && !it.limit.Shadow
+func (c charger) quota(it *item) bool {
+	return it.limit != nil && (c.quotas || it.limit.Quota) && !it.limit.Shadow
 }
 
 // denies reports whether decided items deny their request.
-func (s *Service) denies(items []item) bool {
-	return s.overQuota(items) || slices.ContainsFunc(items, func(it item) bool {
-		return it.over && !it.shadow() && !s.quota(&it)
+func (c charger) denies(items []item) bool {
+	return c.overQuota(items) || slices.ContainsFunc(items, func(it item) bool {
+		return it.over && !it.shadow() && !c.quota(&it)
 	})
 }
 
 // overQuota reports whether there are quotas and all of them are over.
-func (s *Service) overQuota(items []item) bool {
+func (c charger) overQuota(items []item) bool {
 	quotas := 0
 	for i := range items {
-		if it := &items[i]; s.quota(it) && !it.limit.Unlimited && !it.back {
+		if it := &items[i]; c.quota(it) && !it.limit.Unlimited && !it.back {
 			if quotas++; !it.over {
 				return false
 			}

@@ -77,7 +77,7 @@ func (s *quotaStream) ask(ctx context.Context, asks []quota.Ask, over error, out
 		rs, at = append(rs, r), append(at, i)
 	}
 	ds := make([]limiter.Decision, len(rs))
-	err := s.by.Decide(ctx, rs, ds, nil)
+	err := s.by.session.Decide(ctx, rs, ds, nil)
 	some, _ := errors.AsType[*limiter.BatchError](err)
 	for i, of := range at {
 		failed := err
@@ -184,6 +184,6 @@ func (s *quotaStream) charge(ctx context.Context, beyond []quota.Beyond) {
 		r := request(&it)
 		// Lent, so that false reports shut a limit no longer than two full ones take.
 		r.ID, r.Lent = rand.Text(), true
-		_, _ = s.by.Settle(ctx, r, int64(min(b.Units, it.counter.Capacity()))) // without an answer it stays uncharged
+		_, _ = s.by.session.Settle(ctx, r, int64(min(b.Units, it.counter.Capacity()))) // without an answer it stays uncharged
 	}
 }

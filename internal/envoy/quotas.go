@@ -167,12 +167,12 @@ func (m *usageReport) release() { m.decoding.Add(-m.taken) }
 func (q *Quotas) serve(stream grpc.ServerStream) (err error) {
 	ctx := stream.Context()
 	s := &quotaStream{of: q, grpc: stream, name: rand.Text()[:13], by: *askerOf(ctx, 0)}
-	defer func() { s.by.Account(frontend.ActionLease.String(), false, err) }()
-	if s.by.Session, err = q.of.front.Identify(s.by.from, s.by.shown); err != nil {
+	defer func() { s.by.session.Account(frontend.ActionLease.String(), false, err) }()
+	if s.by.session, err = q.of.front.Identify(s.by.from, s.by.shown); err != nil {
 		return err
 	}
 	s.quota = quota.NewStream(q.room.Of(s.by.share()))
-	end, err := s.by.OpenStream()
+	end, err := s.by.session.OpenStream()
 	if err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func (s *quotaStream) report(ctx context.Context, m *usageReport) (err error) {
 		s.of.warn(logRefused, "reports of Envoy were dropped, as others take too much memory; assignments go on")
 		return nil
 	}
-	if s.by.Session, err = s.of.of.front.Identify(s.by.from, s.by.shown); err != nil {
+	if s.by.session, err = s.of.of.front.Identify(s.by.from, s.by.shown); err != nil {
 		return err // tokens expire
 	}
 	r, err := quota.Read(m.data)
@@ -272,7 +272,7 @@ func (s *quotaStream) report(ctx context.Context, m *usageReport) (err error) {
 			return nil
 		}
 		var out quota.Out
-		over := s.by.Spend(len(us), bytes)
+		over := s.by.session.Spend(len(us), bytes)
 		bytes = 0
 		if n += len(us); n > quota.MaxBuckets || time.Since(begin) > reportWithin {
 			over = errReport
@@ -297,10 +297,10 @@ func (s *quotaStream) due(ctx context.Context) (limiter.Tick, error) {
 	var over error
 	if len(out.Asks) > 0 {
 		var err error
-		if s.by.Session, err = s.of.of.front.Identify(s.by.from, s.by.shown); err != nil {
+		if s.by.session, err = s.of.of.front.Identify(s.by.from, s.by.shown); err != nil {
 			return next, err // tokens expire
 		}
-		over = s.by.Spend(len(out.Asks), 0)
+		over = s.by.session.Spend(len(out.Asks), 0)
 	}
 	return next, s.act(ctx, &out, over)
 }
@@ -337,7 +337,7 @@ func (s *quotaStream) act(ctx context.Context, out *quota.Out, over error) error
 		}
 		asks = asks[n:]
 	}
-	if len(out.Beyond) > 0 && over == nil && s.by.Spend(len(out.Beyond), 0) == nil {
+	if len(out.Beyond) > 0 && over == nil && s.by.session.Spend(len(out.Beyond), 0) == nil {
 		s.charge(ctx, out.Beyond)
 	}
 	s.count()

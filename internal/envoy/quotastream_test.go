@@ -419,9 +419,9 @@ func TestSharesOfCallers(t *testing.T) {
 	}{
 		{asker{from: at("192.0.2.1:40001")}, "address 192.0.2.1/32"},
 		{asker{from: at("[2001:db8::1:2]:40001")}, "address 2001:db8::/64"},
-		{asker{from: at("192.0.2.1:40001"), Session: sessionOf(t, "edge", "")}, "caller edge"},
-		{asker{from: at("192.0.2.1:40001"), Session: sessionOf(t, "edge", "shop")}, "tenant shop"},
-		{asker{from: at("192.0.2.1:40001"), Session: sessionOf(t, "anonymous", "")}, "address 192.0.2.1/32"},
+		{asker{from: at("192.0.2.1:40001"), session: sessionOf(t, "edge", "")}, "caller edge"},
+		{asker{from: at("192.0.2.1:40001"), session: sessionOf(t, "edge", "shop")}, "tenant shop"},
+		{asker{from: at("192.0.2.1:40001"), session: sessionOf(t, "anonymous", "")}, "address 192.0.2.1/32"},
 		{asker{}, ""},
 	} {
 		if got := c.by.share(); got != c.want {

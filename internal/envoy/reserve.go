@@ -58,7 +58,7 @@ func (v *reserver) settle(ctx context.Context, items []item) (settled []*item, e
 		if it.counter == nil || it.held != settles {
 			continue
 		}
-		_, err := it.by.Settle(ctx, request(it), int64(it.hits))
+		_, err := it.by.session.Settle(ctx, request(it), int64(it.hits))
 		if err != nil {
 			return settled, err
 		}
@@ -88,7 +88,7 @@ func (v *reserver) reserve(ctx context.Context, items []item) error {
 		r := request(it)
 		r.Cost, r.Hold = limiter.Units(int64(it.limit.Form.Estimate)), v.hold
 		var d limiter.Decision
-		if err := it.by.Check(ctx, &r, &d, false); err != nil {
+		if err := it.by.session.Check(ctx, &r, &d, false); err != nil {
 			return err
 		}
 		it.told(&d)
@@ -110,7 +110,7 @@ func (v *reserver) cancel(ctx context.Context, items []item) error {
 		if it.held != reserved {
 			continue
 		}
-		if _, err := it.by.Settle(ctx, request(it), 0, limiter.IgnoreUnknown()); err != nil {
+		if _, err := it.by.session.Settle(ctx, request(it), 0, limiter.IgnoreUnknown()); err != nil {
 			errs = append(errs, err)
 		}
 		it.remaining += it.limit.Form.Estimate

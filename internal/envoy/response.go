@@ -19,7 +19,7 @@ import (
 func (s *Service) response(in *rls.RateLimitRequest, items []item) *rls.RateLimitResponse {
 	out := &rls.RateLimitResponse{OverallCode: rls.RateLimitResponse_OK,
 		Statuses: make([]*rls.RateLimitResponse_DescriptorStatus, len(items))}
-	over := s.denies(items)
+	over := s.charger.denies(items)
 	now := s.options.Now()
 	for i := range items {
 		it := &items[i]
@@ -123,7 +123,7 @@ func (s *Service) headers(items []item, statuses []*rls.RateLimitResponse_Descri
 		if least == nil || st.GetLimitRemaining() < least.GetLimitRemaining() {
 			least = st
 		}
-		if st.GetCode() == rls.RateLimitResponse_OVER_LIMIT && !s.quota(&items[i]) {
+		if st.GetCode() == rls.RateLimitResponse_OVER_LIMIT && !s.charger.quota(&items[i]) {
 			denies = st
 		}
 	}

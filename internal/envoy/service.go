@@ -102,6 +102,7 @@ type Options struct {
 // Service is Envoy's rate limit service. It is safe for concurrent use.
 type Service struct {
 	options  Options
+	charger  charger
 	front    *frontend.Frontend
 	reserver reserver
 	config   atomic.Pointer[config.Config] // nil: none is in force
@@ -125,8 +126,8 @@ func NewService(o Options) (*Service, error) {
 	}
 	o.NearLimit = cmp.Or(o.NearLimit, 0.8)
 	front := frontend.New(o.Config, protocol())
-	s := &Service{options: o, front: front, reserver: newReserver(&o, front),
-		limits: newLimits(o.Algorithm, o.Mode == Compat, o.Now)}
+	s := &Service{options: o, charger: charger{o.Mode, o.Quota, o.StopWhenOver}, front: front,
+		reserver: newReserver(&o, front), limits: newLimits(o.Algorithm, o.Mode == Compat, o.Now)}
 	s.stats.near = o.NearLimit
 	return s, nil
 }
@@ -208,7 +209,7 @@ func (s *Service) decideFor(ctx context.Context, in *rls.RateLimitRequest, by *a
 	err error) {
 	begin := time.Now()
 	if err = by.admit(in, s.front); err == nil {
-		spend := by.Gather()
+		spend := by.session.Gather()
 		out, err = s.decideAs(ctx, in, by)
 		spend()
 	}
@@ -256,7 +257,7 @@ func statusOf(err error) error {
 // an overall code. An error means that nothing was decided; with several owners some
 // descriptors may have been counted. Whoever calls it may do everything.
 func (s *Service) ShouldRateLimit(ctx context.Context, in *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
-	return s.decideAs(ctx, in, &asker{Session: s.front.Anyone(nil)})
+	return s.decideAs(ctx, in, &asker{session: s.front.Anyone(nil)})
 }
 
 // decideAs decides a request by the counters of who asks.
@@ -275,7 +276,7 @@ func (s *Service) decideAs(ctx context.Context, in *rls.RateLimitRequest, by *as
 	if err != nil {
 		return nil, err
 	}
-	if err = s.decideItems(patient(ctx), items); err != nil || s.denies(items) && !s.options.Shadow {
+	if err = s.decideItems(patient(ctx), items); err != nil || s.charger.denies(items) && !s.options.Shadow {
 		err = errors.Join(err, s.reserver.cancel(ctx, items))
 	}
 	if errors.Is(err, table.ErrTooManyLimits) { // Envoy may pass an error, and who asks may choose the limits
@@ -294,19 +295,19 @@ func (s *Service) decideAs(ctx context.Context, in *rls.RateLimitRequest, by *as
 func (s *Service) decideItems(ctx context.Context, items []item) error {
 	settled, err := s.reserver.settle(ctx, items)
 	if err == nil {
-		err = s.uncredited(ctx, settled)
+		err = s.charger.uncredited(ctx, settled)
 	}
 	if err == nil {
-		err = s.decide(ctx, s.reserver.looks(items), (*item).told)
+		err = s.charger.decide(ctx, s.reserver.looks(items), (*item).told)
 	}
 	switch {
 	case err != nil:
 	case s.options.Mode == Atomic:
-		err = s.atomic(ctx, items)
+		err = s.charger.atomic(ctx, items)
 	default:
-		err = s.each(ctx, items)
+		err = s.charger.each(ctx, items)
 	}
-	if err == nil && (!s.denies(items) || s.options.Shadow) {
+	if err == nil && (!s.charger.denies(items) || s.options.Shadow) {
 		err = s.reserver.reserve(ctx, items)
 	}
 	return err

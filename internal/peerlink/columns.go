@@ -19,7 +19,7 @@ type column[T any] interface {
 	// zeros appends the column for so many items that are zero.
 	zeros(e *encoder, items int)
 	// read fills in the field of every item. Errors are recorded in d.
-	read(d *decoder, data []byte, items []T)
+	read(r *reader, data []byte, items []T)
 }
 
 // maxFields is greater than every field number of a section.
@@ -52,17 +52,17 @@ func (c varints[T, V]) write(e *encoder, items []T) {
 
 func (c varints[T, V]) zeros(e *encoder, items int) { e.extend(c.field, items) }
 
-func (c varints[T, V]) read(d *decoder, data []byte, items []T) {
+func (c varints[T, V]) read(r *reader, data []byte, items []T) {
 	for i := range items {
 		v, n := consumeVarint(data)
 		if n == 0 || v > uint64(^V(0)) {
-			d.badColumn(c.field)
+			r.badColumn(c.field)
 			return
 		}
 		*c.at(&items[i]) = V(v)
 		data = data[n:]
 	}
-	d.atEnd(c.field, data)
+	r.atEnd(c.field, data)
 }
 
 // maxUnits bounds the units in frames: costs, and what is left of limits.
@@ -80,11 +80,11 @@ func (c units[T]) write(e *encoder, items []T) { varints[T, uint64](c).write(e, 
 
 func (c units[T]) zeros(e *encoder, items int) { e.extend(c.field, items) }
 
-func (c units[T]) read(d *decoder, data []byte, items []T) {
-	varints[T, uint64](c).read(d, data, items)
+func (c units[T]) read(r *reader, data []byte, items []T) {
+	varints[T, uint64](c).read(r, data, items)
 	for i := range items {
 		if *c.at(&items[i]) > maxUnits {
-			d.badColumn(c.field)
+			r.badColumn(c.field)
 			return
 		}
 	}
@@ -118,11 +118,11 @@ func (c zigzags[T]) write(e *encoder, items []T) {
 
 func (c zigzags[T]) zeros(e *encoder, items int) { e.extend(c.field, items) }
 
-func (c zigzags[T]) read(d *decoder, data []byte, items []T) {
+func (c zigzags[T]) read(r *reader, data []byte, items []T) {
 	for i := range items {
 		u, n := consumeVarint(data)
 		if n == 0 {
-			d.badColumn(c.field)
+			r.badColumn(c.field)
 			return
 		}
 		v := int64(u)
@@ -132,7 +132,7 @@ func (c zigzags[T]) read(d *decoder, data []byte, items []T) {
 		*c.at(&items[i]) = v
 		data = data[n:]
 	}
-	d.atEnd(c.field, data)
+	r.atEnd(c.field, data)
 }
 
 // fixed is a column of 64-bit numbers that use all bits, such as hashes.
@@ -159,9 +159,9 @@ func (c fixed[T, V]) write(e *encoder, items []T) {
 
 func (c fixed[T, V]) zeros(e *encoder, items int) { e.extend(c.field, 8*items) }
 
-func (c fixed[T, V]) read(d *decoder, data []byte, items []T) {
+func (c fixed[T, V]) read(r *reader, data []byte, items []T) {
 	if len(data) != 8*len(items) {
-		d.badColumn(c.field)
+		r.badColumn(c.field)
 		return
 	}
 	for i := range items {
@@ -193,9 +193,9 @@ func (c octets[T, V]) write(e *encoder, items []T) {
 
 func (c octets[T, V]) zeros(e *encoder, items int) { e.extend(c.field, items) }
 
-func (c octets[T, V]) read(d *decoder, data []byte, items []T) {
+func (c octets[T, V]) read(r *reader, data []byte, items []T) {
 	if len(data) != len(items) {
-		d.badColumn(c.field)
+		r.badColumn(c.field)
 		return
 	}
 	for i := range items {
@@ -228,9 +228,9 @@ func (c flags[T]) write(e *encoder, items []T) {
 
 func (c flags[T]) zeros(e *encoder, items int) { e.extend(c.field, items) }
 
-func (c flags[T]) read(d *decoder, data []byte, items []T) {
+func (c flags[T]) read(r *reader, data []byte, items []T) {
 	if len(data) != len(items) {
-		d.badColumn(c.field)
+		r.badColumn(c.field)
 		return
 	}
 	for i := range items {

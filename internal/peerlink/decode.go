@@ -13,10 +13,15 @@ import (
 // decoder reads frames of other programs, so it trusts nothing. It keeps the first
 // error. It does not allocate more memory than a valid frame needs.
 type decoder struct {
-	sections  *sections
+	in       reader
+	sections *sections
+	limits   int // limits of the frame so far
+}
+
+// reader reads the fields of messages, and their values.
+type reader struct {
 	names     map[string]string // interned names of rules, limits and members
 	section   string            // the section being read, for errors
-	limits    int               // limits of the frame so far
 	explained int               // parts of explanations so far
 	err       error
 }
@@ -31,19 +36,19 @@ type inbox struct {
 	counts []uint32
 }
 
-func (d *decoder) fail(format string, args ...any) {
-	if d.err == nil {
-		d.err = fmt.Errorf(format, args...)
+func (r *reader) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf(format, args...)
 	}
 }
 
-func (d *decoder) badColumn(field protowire.Number) {
-	d.fail("column %d of %s does not have a number for each item, or one that is too large", field, d.section)
+func (r *reader) badColumn(field protowire.Number) {
+	r.fail("column %d of %s does not have a number for each item, or one that is too large", field, r.section)
 }
 
-func (d *decoder) atEnd(field protowire.Number, rest []byte) {
+func (r *reader) atEnd(field protowire.Number, rest []byte) {
 	if len(rest) != 0 {
-		d.badColumn(field)
+		r.badColumn(field)
 	}
 }
 
@@ -56,13 +61,13 @@ type field struct {
 }
 
 // next reads the next field of a message. It returns false at the end and on an error.
-func (d *decoder) next(b *[]byte, f *field) bool {
-	if len(*b) == 0 || d.err != nil {
+func (r *reader) next(b *[]byte, f *field) bool {
+	if len(*b) == 0 || r.err != nil {
 		return false
 	}
 	number, kind, n := protowire.ConsumeTag(*b)
 	if n < 0 {
-		d.fail("%s is no message: %w", d.section, protowire.ParseError(n))
+		r.fail("%s is no message: %w", r.section, protowire.ParseError(n))
 		return false
 	}
 	rest := (*b)[n:]
@@ -78,7 +83,7 @@ func (d *decoder) next(b *[]byte, f *field) bool {
 		n = protowire.ConsumeFieldValue(number, kind, rest)
 	}
 	if n < 0 {
-		d.fail("field %d of %s is cut off: %w", number, d.section, protowire.ParseError(n))
+		r.fail("field %d of %s is cut off: %w", number, r.section, protowire.ParseError(n))
 		return false
 	}
 	*b = rest[n:]
@@ -86,111 +91,111 @@ func (d *decoder) next(b *[]byte, f *field) bool {
 }
 
 // is reports whether a field has the given kind, and records an error if not.
-func (d *decoder) is(f *field, kind protowire.Type) bool {
+func (r *reader) is(f *field, kind protowire.Type) bool {
 	if f.kind != kind {
-		d.fail("field %d of %s is of another kind than it should be", f.number, d.section)
+		r.fail("field %d of %s is of another kind than it should be", f.number, r.section)
 	}
 	return f.kind == kind
 }
 
 // more reports whether a field may be one more message of a kind, of which there are n
 // already and most are allowed. It records an error if not; what names the kind in it.
-func (d *decoder) more(f *field, n, most int, what string) bool {
-	if !d.is(f, protowire.BytesType) {
+func (r *reader) more(f *field, n, most int, what string) bool {
+	if !r.is(f, protowire.BytesType) {
 		return false
 	}
 	if n >= most {
-		d.fail("the frame has more than %d %s", most, what)
+		r.fail("the frame has more than %d %s", most, what)
 	}
 	return n < most
 }
 
 // uint, fixed, bool, octet, long, short and text read the value of a field.
-func (d *decoder) uint(f *field, to *uint64) {
-	if d.is(f, protowire.VarintType) {
+func (r *reader) uint(f *field, to *uint64) {
+	if r.is(f, protowire.VarintType) {
 		*to = f.v
 	}
 }
 
-func (d *decoder) fixed(f *field, to *uint64) {
-	if d.is(f, protowire.Fixed64Type) {
+func (r *reader) fixed(f *field, to *uint64) {
+	if r.is(f, protowire.Fixed64Type) {
 		*to = f.v
 	}
 }
 
-func (d *decoder) bool(f *field, to *bool) {
-	if d.is(f, protowire.VarintType) {
+func (r *reader) bool(f *field, to *bool) {
+	if r.is(f, protowire.VarintType) {
 		*to = f.v != 0
 	}
 }
 
-func (d *decoder) octet(f *field, to *uint8) {
-	if !d.is(f, protowire.VarintType) {
+func (r *reader) octet(f *field, to *uint8) {
+	if !r.is(f, protowire.VarintType) {
 		return
 	}
 	if f.v > math.MaxUint8 {
-		d.fail("field %d of %s is %d, which is no known value", f.number, d.section, f.v)
+		r.fail("field %d of %s is %d, which is no known value", f.number, r.section, f.v)
 	}
 	*to = uint8(f.v)
 }
 
-func (d *decoder) long(f *field, to *int64) {
-	if d.is(f, protowire.VarintType) {
+func (r *reader) long(f *field, to *int64) {
+	if r.is(f, protowire.VarintType) {
 		*to = int64(f.v)
 	}
 }
 
 // short reads an int32, whose sign protobuf extends to 64 bits.
-func (d *decoder) short(f *field, to *int32) {
-	if d.is(f, protowire.VarintType) {
+func (r *reader) short(f *field, to *int32) {
+	if r.is(f, protowire.VarintType) {
 		*to = int32(f.v)
 	}
 }
 
-func (d *decoder) text(f *field, to *string) {
-	if !d.is(f, protowire.BytesType) {
+func (r *reader) text(f *field, to *string) {
+	if !r.is(f, protowire.BytesType) {
 		return
 	}
 	if len(f.data) > maxName {
-		d.fail("a name in %s has %d bytes, and at most %d are taken", d.section, len(f.data), maxName)
+		r.fail("a name in %s has %d bytes, and at most %d are taken", r.section, len(f.data), maxName)
 		return
 	}
-	name, known := d.names[string(f.data)]
+	name, known := r.names[string(f.data)]
 	if !known {
 		name = string(f.data)
-		if len(d.names) >= keptNames {
-			clear(d.names)
+		if len(r.names) >= keptNames {
+			clear(r.names)
 		}
-		d.names[name] = name
+		r.names[name] = name
 	}
 	*to = name
 }
 
 // frame reads a frame into in, and checks that its parts fit together.
 func (d *decoder) frame(b []byte, in *inbox) error {
-	d.section, d.limits, d.explained, d.err = "the frame", 0, 0, nil
+	d.in.section, d.limits, d.in.explained, d.in.err = "the frame", 0, 0, nil
 	f := &in.frame
 	f.Reset()
 	var seen uint32 // sections seen; each may occur once
 	var x field
-	for d.next(&b, &x) {
+	for d.in.next(&b, &x) {
 		if x.number >= 6 && x.number <= 17 || x.number == 24 {
-			if !d.is(&x, protowire.BytesType) {
+			if !d.in.is(&x, protowire.BytesType) {
 				break
 			}
 			if seen&(1<<x.number) != 0 {
-				d.fail("section %d is there twice", x.number)
+				d.in.fail("section %d is there twice", x.number)
 				break
 			}
 			seen |= 1 << x.number
 		}
 		d.part(&x, in)
-		d.section = "the frame"
+		d.in.section = "the frame"
 	}
-	if d.err == nil {
-		d.err = check(f)
+	if d.in.err == nil {
+		d.in.err = check(f)
 	}
-	return d.err
+	return d.in.err
 }
 
 // part reads one field of a frame.
@@ -198,61 +203,61 @@ func (d *decoder) part(x *field, in *inbox) {
 	f, s := &in.frame, d.sections
 	switch x.number {
 	case 1:
-		d.fixed(x, (*uint64)(&f.From))
+		d.in.fixed(x, (*uint64)(&f.From))
 	case 2:
-		d.fixed(x, (*uint64)(&f.To))
+		d.in.fixed(x, (*uint64)(&f.To))
 	case 3:
-		d.bool(x, &f.Relayed)
+		d.in.bool(x, &f.Relayed)
 	case 4:
 		d.rule(x, f)
 	case 5:
 		f.Limits = d.limit(x, f.Limits)
 	case 6:
-		f.Claims, _ = readSection(d, "claims", x.data, s.claims, f.Claims)
+		f.Claims, _ = readSection(&d.in, "claims", x.data, s.claims, f.Claims)
 	case 7:
-		f.Answers, _ = readSection(d, "answers", x.data, s.answers, f.Answers)
+		f.Answers, _ = readSection(&d.in, "answers", x.data, s.answers, f.Answers)
 	case 8:
-		f.Announces, _ = readSection(d, "announces", x.data, s.announces, f.Announces)
+		f.Announces, _ = readSection(&d.in, "announces", x.data, s.announces, f.Announces)
 	case 9:
-		f.Revokes, _ = readSection(d, "revokes", x.data, s.revokes, f.Revokes)
+		f.Revokes, _ = readSection(&d.in, "revokes", x.data, s.revokes, f.Revokes)
 	case 10:
-		f.Batches, _ = readSection(d, "batches", x.data, s.batches, f.Batches)
+		f.Batches, _ = readSection(&d.in, "batches", x.data, s.batches, f.Batches)
 	case 11:
 		var more parts
-		f.Entries, more = readSection(d, "entries", x.data, s.entries, f.Entries)
+		f.Entries, more = readSection(&d.in, "entries", x.data, s.entries, f.Entries)
 		d.words(in, &more)
 	case 12:
-		f.Acks, _ = readSection(d, "acks", x.data, s.acks, f.Acks)
+		f.Acks, _ = readSection(&d.in, "acks", x.data, s.acks, f.Acks)
 	case 13:
-		f.Checks, _ = readSection(d, "checks", x.data, s.checks, f.Checks)
+		f.Checks, _ = readSection(&d.in, "checks", x.data, s.checks, f.Checks)
 	case 14:
-		f.Keys, _ = readSection(d, "keys", x.data, s.keys, f.Keys)
+		f.Keys, _ = readSection(&d.in, "keys", x.data, s.keys, f.Keys)
 	case 15:
-		f.Refunds, _ = readSection(d, "refunds", x.data, s.refunds, f.Refunds)
+		f.Refunds, _ = readSection(&d.in, "refunds", x.data, s.refunds, f.Refunds)
 	case 16:
 		var more parts
-		f.Replies, more = readSection(d, "replies", x.data, s.replies, f.Replies)
+		f.Replies, more = readSection(&d.in, "replies", x.data, s.replies, f.Replies)
 		d.replyRules(in, &more)
 	case 17:
-		f.Results, _ = readSection(d, "results", x.data, s.results, f.Results)
+		f.Results, _ = readSection(&d.in, "results", x.data, s.results, f.Results)
 	case 18:
 		d.known(x, f)
 	case 19:
-		d.uint(x, &f.Number)
+		d.in.uint(x, &f.Number)
 	case 20:
-		d.uint(x, &f.Got)
+		d.in.uint(x, &f.Got)
 	case 21:
-		d.fixed(x, (*uint64)(&f.Via))
+		d.in.fixed(x, (*uint64)(&f.Via))
 	case 22:
 		d.keyName(x, f)
 	case 23:
 		d.explanation(x, f)
 	case 24:
-		f.Traces, _ = readSection(d, "traces", x.data, s.traces, f.Traces)
+		f.Traces, _ = readSection(&d.in, "traces", x.data, s.traces, f.Traces)
 	case 25:
-		f.Holds, _ = readSection(d, "holds", x.data, s.holds, f.Holds)
+		f.Holds, _ = readSection(&d.in, "holds", x.data, s.holds, f.Holds)
 	case 29:
-		f.IDs, _ = readSection(d, "ids", x.data, s.ids, f.IDs)
+		f.IDs, _ = readSection(&d.in, "ids", x.data, s.ids, f.IDs)
 	case 26, 27, 28:
 		d.seldom(x, f)
 	}
@@ -262,7 +267,7 @@ func (d *decoder) part(x *field, in *inbox) {
 func (d *decoder) seldom(x *field, f *peer.Frame) {
 	switch x.number {
 	case 26:
-		f.Amended, _ = readSection(d, "amended", x.data, d.sections.amended, f.Amended)
+		f.Amended, _ = readSection(&d.in, "amended", x.data, d.sections.amended, f.Amended)
 	case 27:
 		d.expulsion(x, f)
 	default:
@@ -274,36 +279,36 @@ func (d *decoder) seldom(x *field, f *peer.Frame) {
 type parts [maxFields][]byte
 
 // readSection reads a section into items, whose old contents do not matter.
-func readSection[T any](d *decoder, name string, b []byte, columns []column[T], items []T) ([]T, parts) {
-	d.section = name
+func readSection[T any](r *reader, name string, b []byte, columns []column[T], items []T) ([]T, parts) {
+	r.section = name
 	var count uint64
 	var p parts
 	var x field
-	for d.next(&b, &x) {
+	for r.next(&b, &x) {
 		switch {
 		case x.number == 1:
-			d.uint(&x, &count)
+			r.uint(&x, &count)
 		case x.number >= maxFields: // a column of a newer version
 		case p[x.number] != nil:
-			d.fail("column %d of %s is there twice", x.number, name)
-		case d.is(&x, protowire.BytesType):
+			r.fail("column %d of %s is there twice", x.number, name)
+		case r.is(&x, protowire.BytesType):
 			p[x.number] = x.data
 		}
 	}
 	if count > maxItems {
-		d.fail("%d %s are more than a link takes: at most %d", count, name, maxItems)
+		r.fail("%d %s are more than a link takes: at most %d", count, name, maxItems)
 	}
 	if count > bareItems && !p.hold(count) {
-		d.fail("%d %s are said to be there, and no column has so many", count, name)
+		r.fail("%d %s are said to be there, and no column has so many", count, name)
 	}
-	if d.err != nil {
+	if r.err != nil {
 		return items[:0], p
 	}
 	items = resize(items, int(count))
 	clear(items)
 	for _, c := range columns {
 		if data := p[c.number()]; data != nil {
-			c.read(d, data, items)
+			c.read(r, data, items)
 		}
 	}
 	return items, p
@@ -333,9 +338,9 @@ func (d *decoder) words(in *inbox, p *parts) {
 	entries := in.frame.Entries
 	total := d.counts(in, p[10], len(entries), len(p[11])/8)
 	if len(p[11]) != 8*total {
-		d.badColumn(11)
+		d.in.badColumn(11)
 	}
-	if d.err != nil || total == 0 {
+	if d.in.err != nil || total == 0 {
 		return
 	}
 	in.words = resize(in.words, total)
@@ -354,19 +359,19 @@ func (d *decoder) words(in *inbox, p *parts) {
 func (d *decoder) replyRules(in *inbox, p *parts) {
 	replies, data := in.frame.Replies, p[15]
 	total := d.counts(in, p[14], len(replies), min(len(data), maxItems))
-	if d.err != nil {
+	if d.in.err != nil {
 		return
 	}
 	rules := make([]uint16, total) // there are hardly ever any
 	for i := range rules {
 		v, n := consumeVarint(data)
 		if n == 0 || v > math.MaxUint16 {
-			d.badColumn(15)
+			d.in.badColumn(15)
 			return
 		}
 		rules[i], data = uint16(v), data[n:]
 	}
-	d.atEnd(15, data)
+	d.in.atEnd(15, data)
 	if total == 0 {
 		return // there may be no counts
 	}
@@ -380,21 +385,21 @@ func (d *decoder) replyRules(in *inbox, p *parts) {
 // counts reads a column of counts into in and returns their sum. It records an error if
 // the sum exceeds most.
 func (d *decoder) counts(in *inbox, data []byte, items, most int) (total int) {
-	if data == nil || d.err != nil {
+	if data == nil || d.in.err != nil {
 		return 0
 	}
 	in.counts = resize(in.counts, items)
 	for i := range in.counts {
 		v, n := consumeVarint(data)
 		if n == 0 || v > uint64(most-total) {
-			d.fail("the counts of %s do not add up to what is there", d.section)
+			d.in.fail("the counts of %s do not add up to what is there", d.in.section)
 			return 0
 		}
 		total += int(v)
 		in.counts[i], data = uint32(v), data[n:]
 	}
 	if len(data) != 0 {
-		d.fail("%s has more counts than items", d.section)
+		d.in.fail("%s has more counts than items", d.in.section)
 	}
 	return total
 }

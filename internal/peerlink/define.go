@@ -12,35 +12,35 @@ import (
 // and consist of text.
 
 func (d *decoder) rule(x *field, f *peer.Frame) {
-	if !d.more(x, len(f.Rules), maxRules, "rules") {
+	if !d.in.more(x, len(f.Rules), maxRules, "rules") {
 		return
 	}
-	d.section = "a rule"
+	d.in.section = "a rule"
 	var r peer.Rule
 	b := x.data
-	for d.next(&b, x) {
+	for d.in.next(&b, x) {
 		switch x.number {
 		case 1:
-			d.fixed(x, &r.ID)
+			d.in.fixed(x, &r.ID)
 		case 2:
-			d.text(x, &r.Name)
+			d.in.text(x, &r.Name)
 		case 3:
-			d.bool(x, &r.Defined)
+			d.in.bool(x, &r.Defined)
 		case 4:
-			d.bool(x, &r.Shadow)
+			d.in.bool(x, &r.Shadow)
 		case 5:
-			d.octet(x, &r.OnUnreachable)
+			d.in.octet(x, &r.OnUnreachable)
 		case 6:
-			d.octet(x, &r.Replication)
+			d.in.octet(x, &r.Replication)
 		case 7:
 			r.Limits = d.limit(x, r.Limits)
-			d.section = "a rule"
+			d.in.section = "a rule"
 		case 8:
-			d.text(x, &r.Choice)
+			d.in.text(x, &r.Choice)
 		case 9:
-			d.octet(x, &r.UpTo)
+			d.in.octet(x, &r.UpTo)
 		case 10:
-			d.bool(x, &r.Onward)
+			d.in.bool(x, &r.Onward)
 		}
 	}
 	f.Rules = append(f.Rules, r)
@@ -48,22 +48,22 @@ func (d *decoder) rule(x *field, f *peer.Frame) {
 
 // keyName reads the name of a key.
 func (d *decoder) keyName(x *field, f *peer.Frame) {
-	if !d.more(x, len(f.Names), maxNames, "names") {
+	if !d.in.more(x, len(f.Names), maxNames, "names") {
 		return
 	}
-	d.section = "a name"
+	d.in.section = "a name"
 	var n peer.Name
 	b := x.data
-	for d.next(&b, x) {
+	for d.in.next(&b, x) {
 		switch x.number {
 		case 1:
-			d.fixed(x, &n.Hi)
+			d.in.fixed(x, &n.Hi)
 		case 2:
-			d.fixed(x, &n.Lo)
+			d.in.fixed(x, &n.Lo)
 		case 3:
-			d.bool(x, &n.Closed)
+			d.in.bool(x, &n.Closed)
 		case 4:
-			if d.is(x, protowire.BytesType) {
+			if d.in.is(x, protowire.BytesType) {
 				n.Text = string(x.data) // such names do not repeat, so they are not interned
 			}
 		}
@@ -72,46 +72,46 @@ func (d *decoder) keyName(x *field, f *peer.Frame) {
 }
 
 func (d *decoder) known(x *field, f *peer.Frame) {
-	if !d.more(x, len(f.Known), maxKnown, "known members") {
+	if !d.in.more(x, len(f.Known), maxKnown, "known members") {
 		return
 	}
-	d.section = "a known member"
+	d.in.section = "a known member"
 	var k peer.Known
 	b := x.data
-	for d.next(&b, x) {
+	for d.in.next(&b, x) {
 		switch x.number {
 		case 1:
-			d.text(x, &k.Name)
+			d.in.text(x, &k.Name)
 		case 2:
-			d.fixed(x, (*uint64)(&k.Instance))
+			d.in.fixed(x, (*uint64)(&k.Instance))
 		case 3:
-			d.bool(x, &k.Gone)
+			d.in.bool(x, &k.Gone)
 		case 4:
-			d.bool(x, &k.Joining)
+			d.in.bool(x, &k.Joining)
 		case 5:
 			d.path(x, &k.Path)
 		case 6:
-			d.bool(x, &k.Left)
+			d.in.bool(x, &k.Left)
 		}
 	}
 	f.Known = append(f.Known, k)
 }
 
 func (d *decoder) expulsion(x *field, f *peer.Frame) {
-	if !d.more(x, len(f.Expelled), maxExpelled, "expelled members") {
+	if !d.in.more(x, len(f.Expelled), maxExpelled, "expelled members") {
 		return
 	}
-	d.section = "an expelled member"
+	d.in.section = "an expelled member"
 	var e peer.Expulsion
 	b := x.data
-	for d.next(&b, x) {
+	for d.in.next(&b, x) {
 		switch x.number {
 		case 1:
-			d.text(x, &e.Name)
+			d.in.text(x, &e.Name)
 		case 2:
-			d.uint(x, &e.Number)
+			d.in.uint(x, &e.Number)
 		case 3:
-			d.bool(x, &e.Back)
+			d.in.bool(x, &e.Back)
 		case 4:
 			d.path(x, &e.Path)
 		}
@@ -120,90 +120,90 @@ func (d *decoder) expulsion(x *field, f *peer.Frame) {
 }
 
 func (d *decoder) path(x *field, to *[]string) {
-	if d.more(x, len(*to), maxPath, "members that told it on") {
+	if d.in.more(x, len(*to), maxPath, "members that told it on") {
 		name := ""
-		d.text(x, &name)
+		d.in.text(x, &name)
 		*to = append(*to, name)
 	}
 }
 
 func (d *decoder) note(x *field, f *peer.Frame) {
-	if !d.more(x, len(f.Notes), maxNotes, "notes") {
+	if !d.in.more(x, len(f.Notes), maxNotes, "notes") {
 		return
 	}
-	d.section = "a note"
+	d.in.section = "a note"
 	var n peer.Note
 	b := x.data
-	for d.next(&b, x) {
+	for d.in.next(&b, x) {
 		switch x.number {
 		case 1:
-			d.octet(x, (*uint8)(&n.Kind))
+			d.in.octet(x, (*uint8)(&n.Kind))
 		case 2:
-			d.fixed(x, &n.ID)
+			d.in.fixed(x, &n.ID)
 		case 3:
-			if d.is(x, protowire.BytesType) {
+			if d.in.is(x, protowire.BytesType) {
 				n.Text = bytes.Clone(x.data)
 			}
 		}
 	}
 	if len(n.Text) > peer.MaxNoteBytes {
-		d.fail("a note of %d bytes is longer than the %d that are possible", len(n.Text), peer.MaxNoteBytes)
+		d.in.fail("a note of %d bytes is longer than the %d that are possible", len(n.Text), peer.MaxNoteBytes)
 		return
 	}
 	f.Notes = append(f.Notes, n)
 }
 
 func (d *decoder) limit(x *field, to []peer.Limit) []peer.Limit {
-	if !d.more(x, d.limits, maxLimits, "limits") {
+	if !d.in.more(x, d.limits, maxLimits, "limits") {
 		return to
 	}
 	d.limits++
-	d.section = "a limit"
+	d.in.section = "a limit"
 	var l peer.Limit
 	b := x.data
-	for d.next(&b, x) {
+	for d.in.next(&b, x) {
 		switch x.number {
 		case 1:
-			d.text(x, &l.Name)
+			d.in.text(x, &l.Name)
 		case 2:
-			d.octet(x, &l.Algorithm)
+			d.in.octet(x, &l.Algorithm)
 		case 3:
-			d.octet(x, &l.Align)
+			d.in.octet(x, &l.Align)
 		case 4:
-			d.octet(x, &l.Coverage)
+			d.in.octet(x, &l.Coverage)
 		case 5:
-			d.octet(x, &l.Rounding)
+			d.in.octet(x, &l.Rounding)
 		case 6:
-			d.octet(x, &l.Drip)
+			d.in.octet(x, &l.Drip)
 		case 7:
-			d.octet(x, &l.Count)
+			d.in.octet(x, &l.Count)
 		case 8:
-			d.long(x, &l.Limit)
+			d.in.long(x, &l.Limit)
 		case 9:
-			d.long(x, &l.Burst)
+			d.in.long(x, &l.Burst)
 		case 10:
-			d.long(x, &l.Window)
+			d.in.long(x, &l.Window)
 		case 11:
-			d.long(x, &l.Block)
+			d.in.long(x, &l.Block)
 		case 12:
-			d.short(x, &l.SubWindows)
+			d.in.short(x, &l.SubWindows)
 		case 13:
 			l.HasWeight = true
-			d.short(x, &l.Weight)
+			d.in.short(x, &l.Weight)
 		case 14:
-			d.octet(x, &l.Calendar)
+			d.in.octet(x, &l.Calendar)
 		case 15:
-			d.octet(x, &l.AnchorDay)
+			d.in.octet(x, &l.AnchorDay)
 		case 16:
-			d.octet(x, &l.WeekStart)
+			d.in.octet(x, &l.WeekStart)
 		case 17:
-			d.short(x, &l.At)
+			d.in.short(x, &l.At)
 		case 18:
-			d.text(x, &l.Zone)
+			d.in.text(x, &l.Zone)
 		case 19:
-			d.long(x, &l.DripUnits)
+			d.in.long(x, &l.DripUnits)
 		case 20:
-			d.long(x, &l.Ceiling)
+			d.in.long(x, &l.Ceiling)
 		}
 	}
 	return append(to, l)

@@ -41,32 +41,32 @@ func (e *encoder) limitExplanation(l *peer.LimitExplanation) {
 }
 
 // moreParts is more for the parts of explanations, whose number is also bounded in all.
-func (d *decoder) moreParts(f *field, n int, what string) bool {
-	if d.explained++; d.explained > maxItems {
-		d.fail("the explanations of the frame have more than %d parts", maxItems)
+func (r *reader) moreParts(f *field, n int, what string) bool {
+	if r.explained++; r.explained > maxItems {
+		r.fail("the explanations of the frame have more than %d parts", maxItems)
 		return false
 	}
-	return d.more(f, n, maxExplained, what)
+	return r.more(f, n, maxExplained, what)
 }
 
 // own reads a text that is not interned.
-func (d *decoder) own(f *field, to *string) {
-	if d.is(f, protowire.BytesType) {
+func (r *reader) own(f *field, to *string) {
+	if r.is(f, protowire.BytesType) {
 		*to = string(f.data)
 	}
 }
 
 func (d *decoder) explanation(x *field, f *peer.Frame) {
-	if !d.moreParts(x, len(f.Explained), "explanations") {
+	if !d.in.moreParts(x, len(f.Explained), "explanations") {
 		return
 	}
-	d.section = "an explanation"
+	d.in.section = "an explanation"
 	var e peer.Explanation
 	b := x.data
-	for d.next(&b, x) {
+	for d.in.next(&b, x) {
 		switch x.number {
 		case 1:
-			d.fixed(x, &e.ID)
+			d.in.fixed(x, &e.ID)
 		case 2:
 			d.limitExplanation(x, &e)
 		}
@@ -75,29 +75,29 @@ func (d *decoder) explanation(x *field, f *peer.Frame) {
 }
 
 func (d *decoder) limitExplanation(x *field, e *peer.Explanation) {
-	if !d.moreParts(x, len(e.Limits), "limits of an explanation") {
+	if !d.in.moreParts(x, len(e.Limits), "limits of an explanation") {
 		return
 	}
 	var l peer.LimitExplanation
 	b := x.data
-	for d.next(&b, x) {
+	for d.in.next(&b, x) {
 		switch x.number {
 		case 1:
-			d.own(x, &l.Limit)
+			d.in.own(x, &l.Limit)
 		case 2:
-			d.bool(x, &l.Known)
+			d.in.bool(x, &l.Known)
 		case 3:
-			if d.moreParts(x, len(l.State), "fields of an explanation") {
+			if d.in.moreParts(x, len(l.State), "fields of an explanation") {
 				l.State = append(l.State, d.explainedField(x))
 			}
 		case 4:
-			if d.moreParts(x, len(l.Counts), "counts of an explanation") {
+			if d.in.moreParts(x, len(l.Counts), "counts of an explanation") {
 				l.Counts = append(l.Counts, d.windowCount(x))
 			}
 		case 5:
-			d.own(x, &l.Arithmetic)
+			d.in.own(x, &l.Arithmetic)
 		case 6:
-			d.long(x, &l.Now)
+			d.in.long(x, &l.Now)
 		}
 	}
 	e.Limits = append(e.Limits, l)
@@ -105,12 +105,12 @@ func (d *decoder) limitExplanation(x *field, e *peer.Explanation) {
 
 func (d *decoder) explainedField(x *field) (f peer.Field) {
 	b := x.data
-	for d.next(&b, x) {
+	for d.in.next(&b, x) {
 		switch x.number {
 		case 1:
-			d.own(x, &f.Name)
+			d.in.own(x, &f.Name)
 		case 2:
-			d.own(x, &f.Value)
+			d.in.own(x, &f.Value)
 		}
 	}
 	return f
@@ -118,16 +118,16 @@ func (d *decoder) explainedField(x *field) (f peer.Field) {
 
 func (d *decoder) windowCount(x *field) (w peer.WindowCount) {
 	b := x.data
-	for d.next(&b, x) {
+	for d.in.next(&b, x) {
 		switch x.number {
 		case 1:
-			d.long(x, &w.Start)
+			d.in.long(x, &w.Start)
 		case 2:
-			d.long(x, &w.End)
+			d.in.long(x, &w.End)
 		case 3:
 			var n uint64
-			if d.uint(x, &n); n > maxUnits {
-				d.fail("a count of an explanation is %d, which is too large", n)
+			if d.in.uint(x, &n); n > maxUnits {
+				d.in.fail("a count of an explanation is %d, which is too large", n)
 			}
 			w.Count = n
 		}

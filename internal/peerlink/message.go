@@ -45,7 +45,7 @@ type codec struct {
 func newCodec(most int) *codec {
 	c := &codec{sections: newSections(), most: most}
 	c.inboxes.New = func() any { return new(inbox) }
-	c.decoders.New = func() any { return &decoder{sections: c.sections, names: make(map[string]string)} }
+	c.decoders.New = func() any { return &decoder{sections: c.sections, in: reader{names: make(map[string]string)}} }
 	return c
 }
 
@@ -91,48 +91,48 @@ func (c *codec) Unmarshal(data mem.BufferSlice, v any) error {
 // read decodes a message.
 func (c *codec) read(d *decoder, b []byte, m *message) error {
 	*m = message{in: m.in, early: m.early}
-	d.section, d.err = "the message", nil
+	d.in.section, d.in.err = "the message", nil
 	if m.early && len(b) > earlyBytes {
-		d.fail("it has %d bytes, and at most %d may come before the hellos are done", len(b), earlyBytes)
+		d.in.fail("it has %d bytes, and at most %d may come before the hellos are done", len(b), earlyBytes)
 	}
 	var frame []byte
 	var acks uint64
 	var x field
-	for d.next(&b, &x) {
+	for d.in.next(&b, &x) {
 		switch x.number {
 		case 1:
 			m.hello = d.hello(&x)
 		case 2:
-			if d.is(&x, protowire.BytesType) {
+			if d.in.is(&x, protowire.BytesType) {
 				m.proof = append([]byte(nil), x.data...)
 			}
 		case 3:
-			d.uint(&x, &acks)
+			d.in.uint(&x, &acks)
 		case 4:
-			d.bool(&x, &m.ackWanted)
+			d.in.bool(&x, &m.ackWanted)
 		case 5:
-			if d.is(&x, protowire.BytesType) {
+			if d.in.is(&x, protowire.BytesType) {
 				m.end = string(x.data[:min(len(x.data), maxReason)])
 			}
 		case 6:
 			switch {
 			case m.early:
-				d.fail("a frame came before the hellos were done")
+				d.in.fail("a frame came before the hellos were done")
 			case frame != nil:
-				d.fail("the message has two frames")
+				d.in.fail("the message has two frames")
 			}
-			if d.is(&x, protowire.BytesType) {
+			if d.in.is(&x, protowire.BytesType) {
 				frame = x.data
 			}
 		}
 	}
 	if acks > maxItems {
-		d.fail("%d acknowledgements are more than there can be", acks)
+		d.in.fail("%d acknowledgements are more than there can be", acks)
 	}
 	m.acks = uint32(acks)
-	if d.err != nil || frame == nil {
+	if d.in.err != nil || frame == nil {
 		c.release(m)
-		return d.err
+		return d.in.err
 	}
 	if m.in == nil {
 		m.in = c.inboxes.Get().(*inbox)
@@ -142,12 +142,12 @@ func (c *codec) read(d *decoder, b []byte, m *message) error {
 
 // hello reads a hello; nil if there is an error.
 func (d *decoder) hello(x *field) *peerv1.Hello {
-	if !d.is(x, protowire.BytesType) {
+	if !d.in.is(x, protowire.BytesType) {
 		return nil
 	}
 	h := new(peerv1.Hello)
 	if err := proto.Unmarshal(x.data, h); err != nil {
-		d.fail("the hello cannot be read: %w", err)
+		d.in.fail("the hello cannot be read: %w", err)
 		return nil
 	}
 	return h

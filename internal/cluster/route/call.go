@@ -444,7 +444,7 @@ func (o *Call) policy(t *Turn) {
 		if !lent(o.task.charge) {
 			o.c.config.Places.FellBack(at)
 		}
-		o.c.answerByPolicy(t, o.task.charge, o.task.answer, o.task.idle)
+		o.c.policies.answer(t, o.task.charge, o.task.answer, o.task.idle)
 	}
 	o.retire(t)
 }

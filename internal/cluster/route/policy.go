@@ -4,18 +4,27 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
-// byPolicy answers a check that neither an owner nor an heir can answer. Open and local
+// policies answers the checks of calls that neither an owner nor an heir answers.
+type policies struct {
+	view     func() *view.View
+	fallback *table.Table
+	shares   shares
+}
+
+// decide answers a check that neither an owner nor an heir can answer. Open and local
 // rules count in a table of this node, which is never merged.
-func (c *Router) byPolicy(t *Turn, k *arith.Charge, answer, idle *limiter.Decision) {
+func (p *policies) decide(t *Turn, k *arith.Charge, answer, idle *limiter.Decision) {
 	if lent(k) { // no policy lends
 		answer.Clear()
 		return
 	}
-	v := c.config.View()
+	v := p.view()
 	share := *k.Clone()
 	if share.ID != nil && share.ID.Hold != 0 {
 		share.ID.Keep = true
@@ -31,7 +40,7 @@ func (c *Router) byPolicy(t *Turn, k *arith.Charge, answer, idle *limiter.Decisi
 			closed = true
 		case limiter.UnreachableLocal:
 			source = limiter.SourceFallbackLocal
-			key.Rule = c.shares.of(key.Rule, 1, uint64(max(1, v.Recent)))
+			key.Rule = p.shares.of(key.Rule, 1, uint64(max(1, v.Recent)))
 		}
 	}
 	if closed {
@@ -43,12 +52,12 @@ func (c *Router) byPolicy(t *Turn, k *arith.Charge, answer, idle *limiter.Decisi
 	}
 	if idle != nil {
 		share.Peek = true
-		if c.config.Fallback.Decide(t.At, &share, idle) == nil {
+		if p.fallback.Decide(t.At, &share, idle) == nil {
 			Relabel(k, idle)
 		}
 		share.Peek = k.Peek
 	}
-	if err := c.config.Fallback.Decide(t.At, &share, answer); err != nil {
+	if err := p.fallback.Decide(t.At, &share, answer); err != nil {
 		deny(k, answer, true)
 		return
 	}
@@ -121,9 +130,9 @@ func deny(k *arith.Charge, d *limiter.Decision, uncounted bool) {
 	d.Source = limiter.SourceFallbackClosed
 }
 
-// answerByPolicy answers a check by the policy of its rule. If even that panics, the
+// answer answers a check by the policy of its rule. If even that panics, the
 // check is denied.
-func (c *Router) answerByPolicy(t *Turn, k *arith.Charge, answer, idle *limiter.Decision) {
+func (p *policies) answer(t *Turn, k *arith.Charge, answer, idle *limiter.Decision) {
 	over := false
 	defer func() {
 		if !over {
@@ -136,7 +145,7 @@ func (c *Router) answerByPolicy(t *Turn, k *arith.Charge, answer, idle *limiter.
 		}
 	}()
 	defer t.Catch()
-	c.byPolicy(t, k, answer, idle)
+	p.decide(t, k, answer, idle)
 	over = true
 }
 
@@ -234,7 +243,7 @@ func (b *shares) of(r *limiter.Rule, num, den uint64) *limiter.Rule {
 
 // Share returns a rule with num/den of each limit, at least 1 each. The rule is cached.
 func (c *Router) Share(r *limiter.Rule, num, den uint64) *limiter.Rule {
-	return c.shares.of(r, num, den)
+	return c.policies.shares.of(r, num, den)
 }
 
 // pointless reports whether a check would wait in vain: this node is cut off, and a key

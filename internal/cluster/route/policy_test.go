@@ -39,7 +39,7 @@ func TestAShareThatCannotBeCountedDenies(t *testing.T) {
 			Rule: &limiter.Rule{Limits: []*limiter.Limit{l}, OnUnreachable: policy}, Cost: 1})
 		turn, d := new(Turn), new(limiter.Decision)
 		turn.At = 1
-		r.byPolicy(turn, &k, d, nil)
+		r.policies.decide(turn, &k, d, nil)
 		if d.Allowed != want || d.Source != limiter.SourceFallbackClosed {
 			t.Errorf("%v: allowed %v by %v, want %v by fallback_closed", policy, d.Allowed, d.Source, want)
 		}
@@ -66,7 +66,7 @@ func TestAPolicyHoldsSlots(t *testing.T) {
 		rule := &limiter.Rule{Limits: []*limiter.Limit{slots, hourly}, OnUnreachable: limiter.UnreachableLocal}
 		k.Add(arith.Key{Hash: arith.Hash{Hi: 5, Lo: 5}, Rule: rule, Cost: 1})
 		d := new(limiter.Decision)
-		r.byPolicy(turn, k, d, nil)
+		r.policies.decide(turn, k, d, nil)
 		if k.ID.Hold != time.Minute || k.ID.Keep {
 			t.Fatalf("the caller's charge was changed: %+v", *k.ID)
 		}
@@ -93,7 +93,7 @@ func TestAPolicyHoldsSlots(t *testing.T) {
 	k.Add(arith.Key{Hash: arith.Hash{Hi: 6, Lo: 6}, Rule: &limiter.Rule{Limits: []*limiter.Limit{hourly}}, Cost: 1})
 	before := r.config.Fallback.Stats().Holds
 	d := new(limiter.Decision)
-	r.byPolicy(turn, k, d, nil)
+	r.policies.decide(turn, k, d, nil)
 	if now := r.config.Fallback.Stats().Holds; !d.Allowed || now != before {
 		t.Errorf("%d holds after a check of a rate, and %d before: %+v", now, before, d)
 	}

@@ -78,15 +78,15 @@ type Place struct {
 
 // Router holds the calls of this node that are under way. It is safe for concurrent use.
 type Router struct {
-	config  Config
-	calls   callTable
-	doubted sync.Map  // partitions whose owners are asked again, see inquire
-	waiting sync.Pool // of Waiting
-	denials *denials  // nil if denials are not cached
-	Leases  Leases
-	shares  shares
-	clocks  clocks
-	resets  atomic.Uint64 // begun by this node
+	config   Config
+	calls    callTable
+	doubted  sync.Map  // partitions whose owners are asked again, see inquire
+	waiting  sync.Pool // of Waiting
+	denials  *denials  // nil if denials are not cached
+	Leases   Leases
+	policies policies
+	clocks   clocks
+	resets   atomic.Uint64 // begun by this node
 }
 
 // New returns a router without calls.
@@ -94,7 +94,7 @@ func New(c Config) *Router {
 	r := &Router{config: c}
 	r.waiting.New, r.Leases.c = newWaiting, r
 	r.calls.exact.Store(math.MaxInt64)
-	r.shares.scaled = make(map[scaledKey]*limiter.Rule)
+	r.policies = policies{view: c.View, fallback: c.Fallback, shares: shares{scaled: make(map[scaledKey]*limiter.Rule)}}
 	if c.CachedDenials {
 		r.denials = new(denials)
 	}
@@ -191,7 +191,7 @@ func (c *Router) interrupted(t *Turn, o *Call, charge *arith.Charge, answer *lim
 		}
 		o.Abandon()
 	}
-	c.answerByPolicy(t, charge, answer, nil)
+	c.policies.answer(t, charge, answer, nil)
 	return nil
 }
 
@@ -209,7 +209,7 @@ func (c *Router) beginAt(t *Turn, o *Call, to peer.Instance, same bool) *Call {
 			o.progress.owner = 0
 		case Pointless:
 			c.config.Places.FellBack(c.where(o.task.charge.Key(0)).Partition)
-			c.byPolicy(t, o.task.charge, o.task.answer, nil)
+			c.policies.decide(t, o.task.charge, o.task.answer, nil)
 			return nil
 		default:
 			t.taken()
