@@ -248,10 +248,7 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		}
 		return route.Answered
 	}
-	if ids := remembers(q.Charge, answer); q.Settles && (ids || arith.Fields(&answer.Receipt).Charged != 0) {
-		if ids {
-			arith.Fields(&answer.Receipt).Time = t.At // by which its asker names it, whatever was charged
-		}
+	if q.Settles {
 		d.preparations.add(t, q, answer)
 	}
 	if answer.Allowed && arith.Fields(&answer.Receipt).Charged == 0 {

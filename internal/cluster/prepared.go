@@ -23,17 +23,24 @@ type preparations struct {
 // add records what was charged here for a check over several owners, and for which keys its id is remembered: a rule in
 // shadow that would have denied it charges nothing.
 func (x *preparations) add(t *turn, q *route.Request, d *limiter.Decision) {
+	ids, receipt := remembers(q.Charge, d), arith.Fields(&d.Receipt)
+	switch {
+	case ids:
+		receipt.Time = t.At // by which its asker names it, whatever was charged
+	case receipt.Charged == 0:
+		return
+	}
 	n := 0
 	for i := range q.Charge.Len() {
 		k := q.Charge.Key(i)
 		charged := false
 		for range k.Rule.Limits {
-			charged = charged || arith.Fields(&d.Receipt).Has(n)
+			charged = charged || receipt.Has(n)
 			n++
 		}
-		charged = charged || remembers(q.Charge, d) && k.Cost > 0
+		charged = charged || ids && k.Cost > 0
 		if p := x.parts.of(k); charged && p != nil && x.count.Load() < maxPending {
-			p.r.Own().Prepare(t.inputs(), k, q.Charge.ID, x.asker(q), arith.Fields(&d.Receipt).Time, q.Until)
+			p.r.Own().Prepare(t.inputs(), k, q.Charge.ID, x.asker(q), receipt.Time, q.Until)
 			p.apply(t)
 		}
 	}
