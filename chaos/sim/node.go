@@ -133,6 +133,8 @@ func (n *Node) Event(e cluster.Event, partition int) {
 		n.w.fence.undoes(n, partition)
 	case cluster.EventFenced:
 		n.w.fence.fences(n, partition)
+	case cluster.EventRaised:
+		n.w.raised(partition)
 	case cluster.EventEmptied:
 		n.w.startsEmpty(n, partition)
 	case cluster.EventRecovered:

@@ -54,8 +54,25 @@ func (w *World) tookOver(part int) {
 	w.outcome.taken[part] = w.now
 	w.disks.restored(w, part)
 	for _, k := range w.keys {
-		if k.part == part && w.now-k.began < settledAfter {
+		if k.part != part {
+			continue
+		}
+		if w.now-k.began < settledAfter {
 			k.stands = false
+		}
+		if k.aloneAt != 0 && w.now-k.aloneAt < underWay {
+			k.ahead += k.admitted - k.alone
+		}
+		k.aloneAt = 0
+	}
+}
+
+// raised notes that the owner of an available partition answers by policy in place of its heir, which is silent. If it
+// stops before its heir answers, the heir lacks what it admitted since, and not D of it.
+func (w *World) raised(part int) {
+	for _, k := range w.keys {
+		if k.part == part && (k.aloneAt == 0 || w.now-k.aloneAt >= underWay) {
+			k.alone, k.aloneAt = k.admitted, w.now
 		}
 	}
 }
@@ -200,7 +217,7 @@ func (w *World) check(b bounds) error {
 			}
 		}
 		times += w.disks.again(k)
-		most := int(times*float64(k.limit)) + j*k.d + k.refunded + (k.tried+k.twice)*(k.limit+k.d) + k.anew
+		most := int(times*float64(k.limit)) + j*k.d + k.refunded + (k.tried+k.twice)*(k.limit+k.d) + k.anew + k.ahead
 		if during := most - int((times-min(times, 1.5))*float64(k.limit)); k.apart && k.byHealing > during {
 			errs = append(errs,
 				fmt.Errorf("%s (partition %d): %d admitted while the network was split, at most %d (limit %d, D %d, %d takeovers)",
