@@ -279,6 +279,9 @@ func ofHolds() []mutation {
 		{name: "an id ends with the last reservation", pkg: table, test: "^TestAnIDEndsWithItsReplacedHold$", edits: []edit{
 			{"limiter/table/import.go", "	p.ledger(p.slots.at(i)).replaced(ledger{p: p}, now)\n", ""},
 		}},
+		{name: "what is over ends before what comes", pkg: table, test: "^TestAnExtensionThatComesLate$", edits: []edit{
+			{"limiter/table/move.go", "	p.arriveAll(now) // a hold that is over ends its id, and not the one that comes\n", ""},
+		}},
 		{name: "an id that was used since stays", pkg: table, test: "^TestAnIDEndsWithItsReplacedHold$", edits: []edit{
 			{"limiter/table/moveholds.go", " && id.Time == h.End", ""},
 		}},

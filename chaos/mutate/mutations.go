@@ -309,6 +309,14 @@ func ofBounds() []mutation {
 			edits: []edit{
 				{"internal/cluster/members/membership.go", "			if len(gone) > 0 {\n", "			if len(gone) > 1<<20 {\n"},
 			}},
+		{name: "who has left says so to who connects", pkg: "./chaos/sim", test: "^TestWhoLeavesSaysSoItself$",
+			edits: []edit{
+				{"internal/cluster/members.go", "		c.registry.Hear(c.self, []peer.Known{self}, 0, t.Now)\n", ""},
+			}},
+		{name: "who has left counts no more, whatever gossip calls it", pkg: "./chaos/sim",
+			test: "^TestWhoLeavesWhenGossipFails$", edits: []edit{
+				{"internal/cluster/members/leave.go", "(x.ended || !dead && x.gone())", "!dead && x.gone()"},
+			}},
 		{name: "who claims nothing asks", pkg: "./chaos/sim", test: "^TestACutIsNoticedWithoutAClaim$", edits: []edit{
 			{"internal/cluster/share.go", "			d.few.ask(t, t.view())\n", ""},
 		}},

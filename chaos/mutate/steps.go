@@ -35,6 +35,10 @@ func ofSteps() []mutation {
 		{name: "a gap in batches", pkg: replica, test: "^TestWhatIsMissingIsNoticed$", edits: []edit{
 			{"internal/cluster/replica/copy.go", " && p.epoch != b.Epoch || p.seq < b.Base {", " && p.epoch != b.Epoch {"},
 		}},
+		{name: "an heir that is wanted again is asked what it is", pkg: replica,
+			test: "^TestAnHeirThatIsWantedAgainIsAskedWhatItIs$", edits: []edit{
+				{"internal/cluster/replica/heir.go", "h.to == want && own.revoking:", "h.to == want && own.revoking && p.fresh:"},
+			}},
 		{name: "a revoked heir ends its takeover", pkg: replica, test: "^TestARevokedHeirEndsItsTakeover$", edits: []edit{
 			{"internal/cluster/replica/copy.go", "		if p.claiming.round != nil && p.claiming.round.kind == peer.Takeover {",
 				"		if false {"},
