@@ -50,10 +50,6 @@ type key struct {
 	// samples are what was admitted every 100 ms, and anew what may be admitted again since all nodes ended.
 	samples []int
 	anew    int
-	// alone is what was admitted when its owner began to answer by policy in place of a silent heir, at aloneAt; ahead is
-	// what such owners admitted since, and lost by a takeover.
-	alone, ahead int
-	aloneAt      limiter.Tick
 
 	again  int // units of checks with ids that were charged and admitted once more
 	direct int // checks that a struck member was asked for, or that were asked before a fault could be noticed

@@ -126,3 +126,21 @@ func TestWhatIsGrantedAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatAnOwnerAnswersAlone: what was admitted since an owner answers in place of its silent heir may be lost, if it
+// is taken over before that is over.
+func TestWhatAnOwnerAnswersAlone(t *testing.T) {
+	for after, want := range map[limiter.Tick]int{underWay - 1: 5, underWay: 0} {
+		w := newWorld(1)
+		k, other := &key{part: 7, admitted: 10}, &key{part: 8, admitted: 10}
+		w.now, w.keys = limiter.Minute, append(w.keys, k, other)
+		w.outcome.raised(w, 7)
+		k.admitted, other.admitted, w.now = 15, 15, w.now+after
+		w.tookOver(7)
+		w.tookOver(7)
+		if got, beside := w.outcome.alone[k].lost, w.outcome.alone[other].lost; got != want || beside != 0 {
+			t.Errorf("taken over %v after: %d may be lost, want %d; of another partition %d", after.Duration(), got, want,
+				beside)
+		}
+	}
+}

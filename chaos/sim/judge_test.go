@@ -283,24 +283,6 @@ func TestWhatMayBeChargedSinceAReset(t *testing.T) {
 	}
 }
 
-// TestWhatAnOwnerAnswersAlone: what was admitted since an owner answers in place of its silent heir may be lost, if it is
-// taken over before that is over.
-func TestWhatAnOwnerAnswersAlone(t *testing.T) {
-	for after, want := range map[limiter.Tick]int{underWay - 1: 5, underWay: 0} {
-		w := newWorld(1)
-		k, other := &key{part: 7, admitted: 10}, &key{part: 8, admitted: 10}
-		w.now, w.keys = limiter.Minute, append(w.keys, k, other)
-		w.raised(7)
-		k.admitted, other.admitted, w.now = 15, 15, w.now+after
-		w.tookOver(7)
-		w.tookOver(7)
-		if k.ahead != want || other.ahead != 0 {
-			t.Errorf("taken over %v after: %d may be lost, want %d; of another partition %d", after.Duration(), k.ahead, want,
-				other.ahead)
-		}
-	}
-}
-
 // TestWhatMustBeAdmitted: the limit but a unit, less what is lost, D for each takeover, and what
 // waited while the partition was taken over. That is nothing where nothing may be lost.
 func TestWhatMustBeAdmitted(t *testing.T) {

@@ -134,7 +134,7 @@ func (n *Node) Event(e cluster.Event, partition int) {
 	case cluster.EventFenced:
 		n.w.fence.fences(n, partition)
 	case cluster.EventRaised:
-		n.w.raised(partition)
+		n.w.outcome.raised(n.w, partition)
 	case cluster.EventEmptied:
 		n.w.startsEmpty(n, partition)
 	case cluster.EventRecovered:

@@ -17,6 +17,7 @@ type Outcome struct {
 	Events [cluster.Events]int
 	byPart map[int]map[cluster.Event]int
 	taken  map[int]limiter.Tick // when a partition last came to an owner that may lack D
+	alone  map[*key]alone
 }
 
 func (o *Outcome) happened(e cluster.Event, partition int) {
@@ -60,19 +61,31 @@ func (w *World) tookOver(part int) {
 		if w.now-k.began < settledAfter {
 			k.stands = false
 		}
-		if k.aloneAt != 0 && w.now-k.aloneAt < underWay {
-			k.ahead += k.admitted - k.alone
+		if a, ok := w.outcome.alone[k]; ok {
+			if a.at != 0 && w.now-a.at < underWay {
+				a.lost += k.admitted - a.from
+			}
+			w.outcome.alone[k] = alone{lost: a.lost}
 		}
-		k.aloneAt = 0
 	}
+}
+
+// alone is what an owner answers in place of its silent heir.
+type alone struct {
+	from int          // what was admitted when that began
+	at   limiter.Tick // when it began; 0 if it is over
+	lost int          // what such owners admitted since, and lost by a takeover
 }
 
 // raised notes that the owner of an available partition answers by policy in place of its heir, which is silent. If it
 // stops before its heir answers, the heir lacks what it admitted since, and not D of it.
-func (w *World) raised(part int) {
+func (o *Outcome) raised(w *World, part int) {
+	if o.alone == nil {
+		o.alone = make(map[*key]alone)
+	}
 	for _, k := range w.keys {
-		if k.part == part && (k.aloneAt == 0 || w.now-k.aloneAt >= underWay) {
-			k.alone, k.aloneAt = k.admitted, w.now
+		if a := o.alone[k]; k.part == part && (a.at == 0 || w.now-a.at >= underWay) {
+			o.alone[k] = alone{k.admitted, w.now, a.lost}
 		}
 	}
 }
@@ -217,7 +230,8 @@ func (w *World) check(b bounds) error {
 			}
 		}
 		times += w.disks.again(k)
-		most := int(times*float64(k.limit)) + j*k.d + k.refunded + (k.tried+k.twice)*(k.limit+k.d) + k.anew + k.ahead
+		most := int(times*float64(k.limit)) + j*k.d + k.refunded + (k.tried+k.twice)*(k.limit+k.d) + k.anew +
+			w.outcome.alone[k].lost
 		if during := most - int((times-min(times, 1.5))*float64(k.limit)); k.apart && k.byHealing > during {
 			errs = append(errs,
 				fmt.Errorf("%s (partition %d): %d admitted while the network was split, at most %d (limit %d, D %d, %d takeovers)",
