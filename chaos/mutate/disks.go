@@ -75,6 +75,19 @@ func ofDisks() []mutation {
 			test: "^TestASectorThatCannotBeReadCostsItsRecords$", edits: []edit{
 				{"internal/disk/read.go", "			at += sector - 1\n			continue\n", "			return 0, 0\n"},
 			}},
+		{name: "a number without room is no segment's", pkg: disk, test: "^TestANumberWithoutRoomIsTold$", edits: []edit{
+			{"internal/disk/store.go", "if number > mostNumber || len(s.segments) > 0 && number-s.last().number > mostGap {",
+				"if number == 1<<64-1 {"},
+			{"internal/disk/store.go", "if number > mostNumber-mostGap {", "if false {"},
+		}},
+		{name: "forged records are read a few times", pkg: disk, test: "^TestForgedRecordsWithoutEnd$", edits: []edit{
+			{"internal/disk/read.go", "*before); err != nil {\n		in.wasted += int64(length)\n", "*before); err != nil {\n"},
+		}},
+		{name: "an instant far ahead is refused", pkg: "./cluster", test: "^TestForgedInstantsAreTold$", edits: []edit{
+			{"cluster/restore.go", "case i.last != 0 && at > max(i.now, i.last)+farAhead:", "case false:"},
+		}},
+		{name: "an instant that cannot be counted from is refused", pkg: "./cluster", test: "^TestForgedInstantsAreTold$",
+			edits: []edit{{"cluster/restore.go", "case at < 0 || at > lastInstant:", "case false:"}}},
 		{name: "a segment that is gone is removed", pkg: disk, test: "^TestAfterAnError$", edits: []edit{
 			{"internal/disk/store.go", " && !errors.Is(err, fs.ErrNotExist)", ""},
 		}},
@@ -106,7 +119,7 @@ func ofDisks() []mutation {
 			edits: []edit{{"internal/cluster/replica/heir.go", "		p.saving.ended(&own.changes)\n", ""}}},
 		{name: "partitions that start empty are told", pkg: "./cluster", test: "^TestPartitionsThatStartEmptyAreTold$",
 			edits: []edit{
-				{"cluster/restore.go", "	k.filled = last > 0\n", ""},
+				{"cluster/restore.go", "	k.filled = seen.last > 0\n", ""},
 			}},
 		{name: "names last", pkg: disk, test: "^TestNamesLast$", edits: []edit{
 			{"internal/disk/store.go", "	if removed {\n		return s.files.SyncNames()\n	}", "	_ = removed"},

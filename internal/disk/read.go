@@ -55,6 +55,9 @@ func (s *Store) Read(take func(*peer.Record) error) []DamageError {
 			whole = i
 		}
 	}
+	for _, name := range s.strange {
+		r.lost(name, 0, fmt.Errorf("%w: no segment has such a number", errDamaged))
+	}
 	for i, g := range s.segments {
 		if i > 0 && g.number != s.segments[i-1].number+1 {
 			r.lost(segmentName(g.number), 0, fmt.Errorf("%w: the segment before it is missing", errDamaged))
@@ -238,6 +241,7 @@ func (in *input) record(at int64, r *peer.Record, before *[]place) (size int64, 
 		return 0, fmt.Errorf("%w: the checksum of a record differs", errDamaged)
 	}
 	if *before, err = readBody(body, place{in.number, at}, r, *before); err != nil {
+		in.wasted += int64(length)
 		return 0, err
 	}
 	return int64(frameHead) + int64(length), nil

@@ -29,6 +29,11 @@ const (
 	frameHead = len(mark) + 8
 	suffix    = ".seg"
 
+	// mostNumber is the highest number of a segment, and mostGap how many are missing between two at most: all bytes of a
+	// disk are in fewer. A file beyond them is somebody else's. To count on from there would leave no room for later ones.
+	mostNumber = 1 << 62
+	mostGap    = 1 << 32
+
 	// MaxRecord is the most bytes of a record's data.
 	MaxRecord = 16 << 20
 	// MaxKeys is the most keys of a record, and the number of keys there are.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"slices"
 	"strings"
 
@@ -51,6 +50,7 @@ type Store struct {
 	lock   io.Closer
 
 	segments []*segment // oldest first; the last one is written if file is not nil
+	strange  []string   // files whose numbers no segment has
 	first    uint64     // number of the first segment since the last failure or start
 	next     uint64     // number of the next segment
 	keys     map[uint32]*chain
@@ -130,16 +130,24 @@ func (s *Store) find() error {
 	}
 	for _, name := range names {
 		number, ok := segmentNumber(name)
-		if !ok || number == math.MaxUint64 {
+		if !ok {
 			continue
 		}
-		s.next = number + 1
 		if s.config.Discard {
 			if err := s.files.Rename(name, name+".discarded"); err != nil {
 				return err
 			}
 			continue
 		}
+		if number > mostNumber || len(s.segments) > 0 && number-s.last().number > mostGap {
+			s.strange = append(s.strange, name)
+			continue
+		}
+		if number > mostNumber-mostGap {
+			return fmt.Errorf("%s: its number leaves no room for later segments: start with --discard-data, which sets aside "+
+				"what is there", name)
+		}
+		s.next = number + 1
 		g := &segment{number: number, end: unknown, before: unknown}
 		if err := s.judge(name, g); err != nil {
 			what := "give the directory of this member"
