@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,8 +13,10 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/cluster"
 	core "github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/disk"
 	"github.com/weirlimit/weir/internal/disk/disktest"
 	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/internal/peerlink"
 )
 
 // oneMember returns the configuration of a member that is alone and has a store, and its log.
@@ -248,5 +251,58 @@ func TestPartitionsThatStartEmptyAreTold(t *testing.T) {
 	}
 	if n := run("WARN"); n == 0 {
 		t.Error("nothing starts empty, and half of the directory is gone")
+	}
+}
+
+// noted is a store in memory that remembers whose it is.
+type noted struct {
+	inMemory
+	identity *disk.Identity
+}
+
+func (n noted) Open(cluster, member, secret string) (core.Store, error) {
+	*n.identity = disk.Identity{Cluster: cluster, Member: member, Secret: secret}
+	return n.inMemory.Open(cluster, member, secret)
+}
+
+// forge appends a record of an instant.
+func (n noted) forge(t *testing.T, at int64) {
+	t.Helper()
+	data, err := peerlink.NewCodec().Append(nil, &peer.Frame{From: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := disk.Open(disk.Config{Files: n.Memory, Identity: *n.identity})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Read(func(*peer.Record) error { return nil })
+	r := peer.Record{At: at, Keys: []peer.RecordKey{{Key: 1 << 13, Replaces: true, Weight: 1}}, Data: data} // the members
+	if err := errors.Join(s.Append(&r), s.Sync(false), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A record of an instant that cannot be true is told with its place and left out, and no clock goes on from it.
+func TestForgedInstantsAreTold(t *testing.T) {
+	s := noted{inMemory{new(disktest.Memory)}, new(disk.Identity)}
+	for used, at := range []int64{0, math.MaxInt64, math.MinInt64, -1, time.Now().AddDate(2, 0, 0).UnixMicro()} {
+		c, log := oneMember(s)
+		if at != 0 {
+			s.forge(t, at)
+		}
+		n := open(t, c)
+		ready(t, n)
+		if d := check(t, n, weir.Request{Path: "/open", User: "ada"}); int(d.Limit(0).Remaining) != 99-used {
+			t.Errorf("instant %d: %d remain, want %d", at, d.Limit(0).Remaining, 99-used)
+		}
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+		told := strings.Count(log.String(), "cannot be read: it is left out")
+		if at != 0 && (told != 1 || !strings.Contains(log.String(), ".seg at byte ")) || at == 0 && told > 0 ||
+			strings.Contains(log.String(), "clock is behind") {
+			t.Errorf("instant %d: the log says %s", at, log)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -16,15 +17,16 @@ func (k *keeper) restore(c *core.Core) {
 		return
 	}
 	k.disk = core.NewDisk(c)
-	begun, last, bad := time.Now(), limiter.Tick(0), 0
+	begun, seen, bad := time.Now(), instants{now: k.now()}, 0
 	damages := k.store.Read(func(r *peer.Record) error {
 		if taken, err := k.kept.restore(r); taken {
 			return err
 		}
 		var err error
 		if e := k.codec.Read(r.Data, func(f *peer.Frame) {
-			last = max(last, limiter.Tick(r.At))
-			r.Refused, err = k.disk.Restore(f, limiter.Tick(r.At), r.Keys)
+			if err = seen.take(limiter.Tick(r.At)); err == nil {
+				r.Refused, err = k.disk.Restore(f, limiter.Tick(r.At), r.Keys)
+			}
 		}); e != nil {
 			return e
 		}
@@ -44,11 +46,47 @@ func (k *keeper) restore(c *core.Core) {
 	if bad > 20 {
 		k.m.log.Error("more parts of the data directory cannot be read", "parts", bad-20)
 	}
-	k.filled = last > 0
-	k.watchClock(last)
+	if seen.back {
+		k.m.log.Error("the data directory has records of an instant that this member's clock cannot have shown: counters do "+
+			"not go on from there", "more_than", farAhead.Duration())
+	}
+	k.filled = seen.last > 0
+	k.watchClock(seen.last)
 	k.disk.Restored()
 	k.m.log.Info("the data directory was read", "counters", k.m.Table.Stats().Keys, "damages", bad,
 		"took", time.Since(begun).Round(time.Millisecond))
+}
+
+// instants are those of what a disk has. The clock of counters never goes back, so later records are no earlier, and
+// what is far ahead of all others, and of the machine's clock, is an error or a forgery: nothing goes on from it. Of
+// the first record nothing is known but the machine's clock, which may be behind by any time. So it is believed until
+// a later record is far behind it.
+type instants struct {
+	now  limiter.Tick // of the machine
+	last limiter.Tick // the clock of counters begins no earlier; 0: there is none
+	back bool         // an earlier record was far ahead
+}
+
+const (
+	farAhead = 366 * limiter.Day
+	// lastInstant, in the year 2112, is until when counters are exact.
+	lastInstant = limiter.Tick(1) << 52
+)
+
+// take takes in the instant of the next record. It returns an error if that cannot be true.
+func (i *instants) take(at limiter.Tick) error {
+	switch {
+	case at < 0 || at > lastInstant:
+		return fmt.Errorf("its instant, %d us after 1970, is out of range", at)
+	case i.last != 0 && at > max(i.now, i.last)+farAhead:
+		return fmt.Errorf("its instant, %v, is more than %v ahead of the records before it and of this machine's clock",
+			at.Time(), farAhead.Duration())
+	case i.last > max(i.now, at)+farAhead:
+		i.last, i.back = at, true
+	default:
+		i.last = max(i.last, at)
+	}
+	return nil
 }
 
 // slowed is the clock of counters: the machine's, which it does not go behind. If it is ahead it goes on, a tenth
