@@ -13,6 +13,7 @@ import (
 // checkOptions are the flags of check.
 type checkOptions struct {
 	requestFlags
+	path    string
 	tenant  string
 	rules   string
 	server  string
@@ -80,7 +81,8 @@ cannot be asked.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := o.request(cmd, args[0])
+			o.path = args[0]
+			r, err := o.request(cmd, o.path)
 			if err != nil {
 				return err
 			}

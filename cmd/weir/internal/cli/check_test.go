@@ -76,6 +76,18 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// A path without its slash is almost surely a slip.
+func TestCheckOfAPathWithoutASlash(t *testing.T) {
+	rules := file(t, "rules.yaml", checkRules)
+	for path, want := range map[string]string{"towns": "did you mean /towns?", "/nothing": ""} {
+		got := person{}.run(t, "check", path, "--user", "ada", "--rules", rules, "--at", noon)
+		if got.status != 0 || got.out != "allowed: no rule matches\n" || !strings.Contains(got.err, want) ||
+			want == "" && got.err != "" {
+			t.Errorf("%s: %+v", path, got)
+		}
+	}
+}
+
 // A3: groups have rules of their own, one without limits is unrestricted, and
 // who names no group is in the group "default".
 func TestCheckOfGroups(t *testing.T) {

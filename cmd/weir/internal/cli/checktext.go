@@ -41,6 +41,10 @@ func (a *app) printChecks(all []checked, o checkOptions) error {
 		}
 		w.answer(&c.answer)
 	}
+	if path := o.path; len(all) > 0 && !strings.HasPrefix(path, "/") && all[len(all)-1].answer.Rule == "" {
+		a.say("note: the path %q does not begin with /, as those of HTTP do: did you mean /%s?\n", term.Clean(path),
+			term.Clean(path))
+	}
 	return a.print(out.Bytes())
 }
 
