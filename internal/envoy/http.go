@@ -15,6 +15,7 @@ import (
 	"github.com/weirlimit/weir/internal/envoy/config"
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/frontend/overhttp"
+	"github.com/weirlimit/weir/internal/listen"
 )
 
 // Configured reports whether a configuration is in force.
@@ -48,12 +49,12 @@ func (s *Service) ServeJSON(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusBadRequest, invalid("the body could not be read"))
 		return
 	}
-	taken := weightJSON * int64(len(body))
-	if !take(&s.decoding, taken, false) {
+	room := listen.Hold{Room: &s.decoding, Remote: r.RemoteAddr}
+	if room.Add(weightJSON*int64(len(body))) != nil {
 		refuse(http.StatusServiceUnavailable, errBusy)
 		return
 	}
-	defer s.decoding.Add(-taken)
+	defer room.Release()
 	in := new(rls.RateLimitRequest)
 	if err := protojson.Unmarshal(body, in); err != nil {
 		refuse(http.StatusBadRequest, invalid("%v", err))

@@ -17,6 +17,7 @@ import (
 	"github.com/weirlimit/weir/internal/envoy/config"
 	"github.com/weirlimit/weir/internal/envoy/quota"
 	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -54,7 +55,7 @@ type Quotas struct {
 	// checked is the configuration whose limits were looked at, see check.
 	checked atomic.Pointer[config.Config]
 	// decoding are the bytes of reports that are dealt with, and room is what all buckets take.
-	decoding atomic.Int64
+	decoding listen.Room
 	room     quota.Room
 
 	streams, buckets, assigned       atomic.Int64
@@ -80,7 +81,7 @@ func NewQuotas(of *Service, log *slog.Logger) *Quotas {
 		log = slog.New(slog.DiscardHandler)
 	}
 	q := &Quotas{of: of, limits: newLimits(of.options.Algorithm, false, of.options.Now), log: log,
-		begun: of.options.Now()}
+		begun: of.options.Now(), decoding: listen.Room{Most: maxDecoded}}
 	q.check(of.config.Load())
 	return q
 }
@@ -145,23 +146,18 @@ type quotaStream struct {
 
 // usageReport is a message of Envoy.
 type usageReport struct {
-	decoding *atomic.Int64
-	data     []byte
-	taken    int64
-	busy     bool // there was no room for it
+	room listen.Hold
+	data []byte
+	busy bool // there was no room for it
 }
 
 // UnmarshalWire implements [transport.WireMessage].
 func (m *usageReport) UnmarshalWire(data []byte) error {
-	if estimate := int64(weight * len(data)); take(m.decoding, estimate, len(data) > ordinary) {
-		m.taken, m.data = estimate, append([]byte(nil), data...)
-	} else {
-		m.busy = true
+	if m.busy = m.room.Add(weight*int64(len(data))) != nil; !m.busy {
+		m.data = append([]byte(nil), data...)
 	}
 	return nil
 }
-
-func (m *usageReport) release() { m.decoding.Add(-m.taken) }
 
 // serve serves a stream until it ends.
 func (q *Quotas) serve(stream grpc.ServerStream) (err error) {
@@ -194,7 +190,7 @@ func (q *Quotas) serve(stream grpc.ServerStream) (err error) {
 			return err
 		case m := <-reports:
 			err := s.report(ctx, m)
-			m.release()
+			m.room.Release()
 			if err != nil {
 				return err
 			}
@@ -211,7 +207,7 @@ func (q *Quotas) serve(stream grpc.ServerStream) (err error) {
 // receive hands the messages of Envoy on until the stream ends.
 func (s *quotaStream) receive(ctx context.Context, reports chan<- *usageReport, failed chan<- error) {
 	for {
-		m := &usageReport{decoding: &s.of.decoding}
+		m := &usageReport{room: listen.Hold{Room: &s.of.decoding, Context: ctx}}
 		if err := s.grpc.RecvMsg(m); err != nil {
 			switch {
 			case errors.Is(err, io.EOF):
@@ -226,7 +222,7 @@ func (s *quotaStream) receive(ctx context.Context, reports chan<- *usageReport, 
 		select {
 		case reports <- m:
 		case <-ctx.Done():
-			m.release()
+			m.room.Release()
 			return
 		}
 	}

@@ -251,7 +251,7 @@ func TestQuotasAreRead(t *testing.T) {
 			t.Error("the stream goes on")
 			x.end()
 		}
-		if n := x.quotas.decoding.Load(); n != 0 {
+		if n := x.quotas.decoding.InUse(); n != 0 {
 			t.Errorf("%d bytes of reports are kept", n)
 		}
 	})
@@ -303,7 +303,9 @@ func TestQuotasAreBudgeted(t *testing.T) {
 func TestQuotasOfLargeReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := serveQuotas(t, &lender{}, nil)
-		x.quotas.of.decoding.Store(maxDecoded)
+		if err := x.quotas.of.decoding.Take(netip.Prefix{}, maxDecoded); err != nil {
+			t.Fatal(err)
+		}
 		x.report(t, quota.MaxBuckets+1000, 0)
 		synctest.Wait()
 		x.end()
@@ -320,7 +322,7 @@ func TestQuotasOfLargeReports(t *testing.T) {
 		x.report(t, quota.MaxBuckets, 0)
 		for range 100 {
 			time.Sleep(100 * time.Millisecond)
-			if x.quotas.decoding.Load() == 0 {
+			if x.quotas.decoding.InUse() == 0 {
 				break
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/weirlimit/weir/internal/envoy/config"
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/frontend/overgrpc"
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
 )
@@ -109,7 +110,7 @@ type Service struct {
 	limits   limits
 	stats    stats
 	shown    shown
-	decoding atomic.Int64
+	decoding listen.Room
 }
 
 // NewService returns a service without a configuration: it answers UNAVAILABLE until
@@ -127,7 +128,8 @@ func NewService(o Options) (*Service, error) {
 	o.NearLimit = cmp.Or(o.NearLimit, 0.8)
 	front := frontend.New(o.Config, protocol())
 	s := &Service{options: o, charger: charger{o.Mode, o.Quota, o.StopWhenOver}, front: front,
-		reserver: newReserver(&o, front), limits: newLimits(o.Algorithm, o.Mode == Compat, o.Now)}
+		reserver: newReserver(&o, front), limits: newLimits(o.Algorithm, o.Mode == Compat, o.Now),
+		decoding: listen.Room{Most: maxDecoded}}
 	s.stats.near = o.NearLimit
 	return s, nil
 }
@@ -177,8 +179,8 @@ type unimplemented struct {
 //nolint:revive // the order of the arguments is gRPC's
 func (s *Service) serve(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any,
 	error) {
-	c := &call{decoding: &s.decoding}
-	defer c.release()
+	c := &call{room: listen.Hold{Room: &s.decoding, Context: ctx}}
+	defer c.room.Release()
 	if err := decode(c); err != nil {
 		return nil, err
 	}
@@ -190,7 +192,7 @@ func (s *Service) serve(_ any, ctx context.Context, decode func(any) error, inte
 		if c.err != nil {
 			return nil, s.stats.refused(c.err)
 		}
-		out, err := s.decideFor(ctx, &c.request, askerOf(ctx, c.size))
+		out, err := s.decideFor(ctx, &c.request, askerOf(ctx, c.room.Bytes))
 		if err != nil {
 			return nil, statusOf(err)
 		}

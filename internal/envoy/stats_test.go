@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -49,8 +50,10 @@ func TestRefusedCallsAreCounted(t *testing.T) {
 	counted("too many descriptors", 1, 0)
 	serve([]byte{0xff}, true)
 	counted("no message", 1, 0)
-	s.decoding.Store(maxDecoded)
-	serve(over[:8], false) // it is over the limit
+	if err := s.decoding.Take(netip.Prefix{}, maxDecoded); err != nil {
+		t.Fatal(err)
+	}
+	serve(append([]byte{0x0a, 0x80, 0x80, 0x01}, make([]byte, 1<<14)...), false) // it is over the limit
 	counted("no room", 0, 1)
 	post := func(body string, status int) {
 		t.Helper()
@@ -59,9 +62,9 @@ func TestRefusedCallsAreCounted(t *testing.T) {
 			t.Errorf("status %d, want %d: %s", w.Code, status, w.Body)
 		}
 	}
-	post("{}", http.StatusServiceUnavailable)
+	post(strings.Repeat(" ", 1<<10)+"{}", http.StatusServiceUnavailable)
 	counted("no room for JSON", 0, 1)
-	s.decoding.Store(0)
+	s.decoding.Give(netip.Prefix{}, maxDecoded)
 	post("{", http.StatusBadRequest)
 	counted("no JSON", 1, 0)
 	post(`{"domain": "edge", "descriptors": [`+strings.Repeat("{},", maxDescriptors)+"{}]}", http.StatusBadRequest)

@@ -3,7 +3,6 @@ package envoy
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -12,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weirlimit/weir/internal/envoy/quota"
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -23,36 +23,19 @@ const (
 	maxEntries      = 1024 // of all descriptors together
 
 	// maxDecoded bounds what is decoded at a time, in estimated bytes. A message is estimated to
-	// become weight times as large, and each of its parts to take weightPart besides. Those of
-	// more than ordinary bytes leave half of the room to the others.
+	// become weight times as large, and each of its parts to take weightPart besides.
 	maxDecoded = 128 << 20
 	weight     = 4
 	weightPart = 256
-	ordinary   = 64 << 10
 )
 
 // errBusy is returned when the requests being decided take too much memory.
 var errBusy = errors.New("too many requests are being decided: try again later")
 
-// take takes room for what is decoded, as an estimate, and reports whether there is some.
-func take(decoding *atomic.Int64, estimate int64, large bool) bool {
-	most := int64(maxDecoded)
-	if large {
-		most /= 2
-	}
-	if decoding.Add(estimate) > most {
-		decoding.Add(-estimate)
-		return false
-	}
-	return true
-}
-
 // call is one call of ShouldRateLimit. It counts the parts of its request before any are
 // built.
 type call struct {
-	decoding *atomic.Int64 // bytes of all calls under way
-	taken    int64
-	size     int // of the message, in bytes
+	room listen.Hold // of all calls under way; an address has a share of it
 
 	descriptors, entries int // that the message has
 	request              rls.RateLimitRequest
@@ -62,7 +45,7 @@ type call struct {
 // UnmarshalWire implements [transport.WireMessage]. It keeps the error for the answer,
 // since gRPC would answer that the server is broken.
 func (c *call) UnmarshalWire(data []byte) error {
-	c.size = len(data)
+	c.room.Bytes = len(data)
 	c.err = c.read(data)
 	return nil
 }
@@ -73,17 +56,10 @@ func (c *call) read(data []byte) error {
 		return err
 	}
 	estimate := weight*int64(len(data)) + weightPart*int64(c.descriptors+c.entries)
-	if !take(c.decoding, estimate, len(data) > ordinary) {
+	if c.room.Add(estimate) != nil {
 		return errBusy
 	}
-	c.taken = estimate
 	return decodeRequest(data, &c.request)
-}
-
-// release gives back the room of the request.
-func (c *call) release() {
-	c.decoding.Add(-c.taken)
-	c.taken = 0
 }
 
 // Fields of RateLimitRequest, RateLimitDescriptor and its Entry.

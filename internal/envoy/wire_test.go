@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -19,13 +18,14 @@ import (
 
 	"github.com/weirlimit/weir/internal/envoy/config"
 	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 )
 
-// TestDecodingHasABound: what is decoded at a time is bounded, and given back. Large messages leave
-// room to the others. A call without room is over the limit, as Envoy would let the request of an error pass.
+// TestDecodingHasABound: what is decoded at a time is bounded, and given back. Small messages need no room.
+// A call without room is over the limit, as Envoy would let the request of an error pass.
 func TestDecodingHasABound(t *testing.T) {
-	for _, size := range []int{ordinary, MaxMessageBytes} {
+	for _, size := range []int{64 << 10, MaxMessageBytes} {
 		s, err := NewService(Options{Config: frontend.Config{Decider: nothing{}}})
 		if err != nil {
 			t.Fatal(err)
@@ -39,7 +39,7 @@ func TestDecodingHasABound(t *testing.T) {
 		}
 		var calls []*call
 		for {
-			c := &call{decoding: &s.decoding}
+			c := &call{room: listen.Hold{Room: &s.decoding}}
 			if err := c.UnmarshalWire(data); err != nil {
 				t.Fatal(err)
 			}
@@ -51,7 +51,7 @@ func TestDecodingHasABound(t *testing.T) {
 			}
 			calls = append(calls, c)
 		}
-		most := map[int]int{ordinary: 500, MaxMessageBytes: 3}[size]
+		most := map[int]int{64 << 10: 500, MaxMessageBytes: 7}[size]
 		if len(calls) < most || len(calls) > 2*most {
 			t.Errorf("%d messages of %d bytes at a time", len(calls), size)
 		}
@@ -66,18 +66,58 @@ func TestDecodingHasABound(t *testing.T) {
 		if a, _ = out.(*rls.RateLimitResponse); err != nil || a.GetOverallCode() != rls.RateLimitResponse_OK {
 			t.Errorf("without room, in shadow: %v, %v", out, err)
 		}
-		if size == MaxMessageBytes {
-			small := &call{decoding: &s.decoding}
-			if err := small.UnmarshalWire([]byte{0x0a, 0x01, 'x'}); err != nil || small.err != nil {
-				t.Errorf("a small message beside large ones: %v, %v", err, small.err)
-			}
-			small.release()
+		small := &call{room: listen.Hold{Room: &s.decoding}}
+		if err := small.UnmarshalWire([]byte{0x0a, 0x01, 'x'}); err != nil || small.err != nil {
+			t.Errorf("a small message beside large ones: %v, %v", err, small.err)
 		}
 		for _, c := range calls {
-			c.release()
+			c.room.Release()
 		}
-		if n := s.decoding.Load(); n != 0 {
+		if n := s.decoding.InUse(); n != 0 {
 			t.Errorf("%d bytes are left over", n)
+		}
+	}
+}
+
+// TestDecodingIsShared: one address that has much decided, in any form, leaves the others room.
+func TestDecodingIsShared(t *testing.T) {
+	s, err := NewService(Options{Config: frontend.Config{Decider: nothing{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := NewQuotas(s, nil)
+	large := make([]byte, 1<<20)
+	large[0] = 0x0a // a domain
+	copy(large[1:], protowire.AppendVarint(nil, uint64(len(large)-4)))
+	for what, busy := range map[string]func(from string) bool{
+		"requests": func(from string) bool {
+			c := &call{room: listen.Hold{Room: &s.decoding, Remote: from}} // it is never released
+			return c.UnmarshalWire(large) == nil && errors.Is(c.err, errBusy)
+		},
+		"reports": func(from string) bool {
+			m := &usageReport{room: listen.Hold{Room: &q.decoding, Remote: from}}
+			return m.UnmarshalWire(large) == nil && m.busy
+		},
+	} {
+		n := 0
+		for ; !busy("192.0.2.1:1"); n++ {
+			if n > 100 {
+				t.Fatalf("%s have no bound", what)
+			}
+		}
+		for _, from := range []string{"192.0.2.2:1", "192.0.2.3:1"} {
+			if busy(from) {
+				t.Errorf("%s of another address find no room after %d of one", what, n)
+			}
+		}
+	}
+	for _, from := range []string{"192.0.2.1:1", "192.0.2.4:1"} {
+		r := httptest.NewRequest(http.MethodPost, "/json", bytes.NewReader(append(make([]byte, maxJSON-1), '{')))
+		r.RemoteAddr = from
+		w := httptest.NewRecorder()
+		want := map[bool]int{true: http.StatusServiceUnavailable, false: http.StatusBadRequest}[from == "192.0.2.1:1"]
+		if s.ServeJSON(w, r); w.Code != want {
+			t.Errorf("JSON of %s: %d, want %d", from, w.Code, want)
 		}
 	}
 }
@@ -108,7 +148,7 @@ func TestDecodingIsThatOfTheLibrary(t *testing.T) {
 	})
 	data = append(data, twice...)
 	data = append(data, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01) // hits beyond 32 bits
-	c, want := &call{decoding: new(atomic.Int64)}, new(rls.RateLimitRequest)
+	c, want := &call{room: listen.Hold{Room: &listen.Room{Most: maxDecoded}}}, new(rls.RateLimitRequest)
 	if err := c.UnmarshalWire(data); err != nil || c.err != nil {
 		t.Fatal(err, c.err)
 	}
@@ -130,8 +170,8 @@ func FuzzUnmarshal(f *testing.F) {
 	f.Add(data)
 	f.Add([]byte{0x12, 0x02, 0x0a, 0x00})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var decoding atomic.Int64
-		c := &call{decoding: &decoding}
+		room := listen.Room{Most: maxDecoded}
+		c := &call{room: listen.Hold{Room: &room}}
 		if err := c.UnmarshalWire(data); err != nil {
 			t.Fatal(err)
 		}
@@ -142,8 +182,8 @@ func FuzzUnmarshal(f *testing.F) {
 		if n := len(c.request.GetDescriptors()); n > maxDescriptors || entries > maxEntries {
 			t.Errorf("%d descriptors with %d entries", n, entries)
 		}
-		c.release()
-		if n := decoding.Load(); n != 0 {
+		c.room.Release()
+		if n := room.InUse(); n != 0 {
 			t.Errorf("%d bytes are left over", n)
 		}
 	})
@@ -172,7 +212,7 @@ func FuzzJSON(f *testing.F) {
 		if w.Code == http.StatusInternalServerError {
 			t.Errorf("%d: %s", w.Code, w.Body)
 		}
-		if n := s.decoding.Load(); n != 0 {
+		if n := s.decoding.InUse(); n != 0 {
 			t.Errorf("%d bytes are left over", n)
 		}
 	})
