@@ -89,7 +89,8 @@ cost above its estimate that is the estimate then, if the limits admit the diffe
 if not, the reservation stays as it was. Give the flags that named the keys of the
 check. The node must allow refunds.
 
-Exit status: 0 if it was extended, 3 if that was denied, 2 if the node cannot be asked.`,
+Exit status: 0 if it was extended, 3 if that was denied or the id is not known, 2 if the
+node cannot be asked.`,
 		Example: `  weir extend /chat --user ada --id answer-7 --hold 5m --cost 900 --server 127.0.0.1:8081`,
 	}, func(cmd *cobra.Command, o *amendOptions) {
 		o.addHold(cmd.Flags(), "how long it is to last from now on, at most what the rule says")
@@ -194,7 +195,8 @@ func (a *app) amend(cmd *cobra.Command, o *amendOptions, am amendment) error {
 	} else {
 		err = a.print([]byte(a.amendedText(am, out) + "\n"))
 	}
-	if err == nil && out.State == limiter.AmendDenied.String() {
+	unknown := am.verb == "extend" && out.State == limiter.AmendUnknown.String()
+	if err == nil && (unknown || out.State == limiter.AmendDenied.String()) {
 		err = errDenied
 	}
 	return err

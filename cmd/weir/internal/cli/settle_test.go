@@ -47,6 +47,7 @@ func TestReservations(t *testing.T) {
 				"settled by what was used of each attribute; the first rule had reserved 90, 2 of them beyond a limit\n"},
 			{"settle /budget --id 5 --actual tokens=7 --actual udollars=30", 0, "it was settled with the same before"},
 			{"settle /budget --id 6 --actual tokens=1 --actual udollars=0", 0, "not known, so what was used was charged"},
+			{"extend /towns --id 9 --hold 5m", 3, "the id is not known; nothing has changed\n"},
 			{"cancel /towns --id 9", 0, "the id is not known; nothing has changed\n"},
 		} {
 			got := person{}.run(t, append(strings.Fields(step.args), "--user", name, "--server", server)...)
@@ -62,7 +63,7 @@ func TestReservations(t *testing.T) {
 	for _, server := range []string{overGRPC, overHTTP} {
 		got := person{}.run(t, "extend", "/plans", "--id", "7", "--hold", "1m", "--json", "--server", server)
 		var out map[string]any
-		if err := json.Unmarshal([]byte(got.out), &out); err != nil || out["state"] != "unknown" {
+		if err := json.Unmarshal([]byte(got.out), &out); err != nil || got.status != 3 || out["state"] != "unknown" {
 			t.Errorf("%+v", got)
 		}
 	}
