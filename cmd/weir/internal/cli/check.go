@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weirlimit/weir/limiter"
 )
@@ -62,6 +63,7 @@ cannot be asked.`,
   weir check /towns --user ada --rules rules.yaml --redis-addr 127.0.0.1:6379 --explain
   weir check /towns --user ada --cost 3 --at 2026-12-31T23:59:59Z --rules rules.yaml --json`,
 		Args: func(cmd *cobra.Command, args []string) error {
+			ofRedis, ofNode := firstGiven(cmd, new(redisOptions).addFlags), firstGiven(cmd, new(credentials).addFlags)
 			switch {
 			case len(args) == 0:
 				return usage(cmd, "no path is given to check")
@@ -73,6 +75,10 @@ cannot be asked.`,
 				return usage(cmd, "--times %d is out of range: give 1 to %d", o.times, maxTimes)
 			case o.every < 0:
 				return usage(cmd, "--every %v is negative: time goes forward", o.every)
+			case ofRedis != "" && o.redis.addr == "":
+				return usage(cmd, "--%s is for --redis-addr: give it too, or leave this out", ofRedis)
+			case ofNode != "" && o.server == "":
+				return usage(cmd, "--%s is for --server: no node is asked", ofNode)
 			case o.redis.addr != "":
 				return o.redis.checkFlags(cmd, &o)
 			case o.server != "":
@@ -120,8 +126,20 @@ func (o *checkOptions) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&o.every, "every", 0, "time between checks, such as 100ms")
 	f.BoolVar(&o.explain, "explain", false, "show each counter's state and the arithmetic")
 	f.BoolVar(&o.json, "json", false, "print an object for one check, an array for several")
-	o.redis.addFlags(cmd)
+	o.redis.addFlags(f)
 	o.shown.addFlags(f)
+}
+
+// firstGiven returns the name of a flag that is given, of those that add makes; "" if none is.
+func firstGiven(cmd *cobra.Command, add func(*pflag.FlagSet)) (name string) {
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	add(f)
+	f.VisitAll(func(flag *pflag.Flag) {
+		if name == "" && cmd.Flags().Changed(flag.Name) {
+			name = flag.Name
+		}
+	})
+	return name
 }
 
 // instant parses --at. Times without a zone are in UTC.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/smallfile"
@@ -29,8 +30,7 @@ type redisOptions struct {
 	secretFile   string
 }
 
-func (o *redisOptions) addFlags(cmd *cobra.Command) {
-	f := cmd.Flags()
+func (o *redisOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.addr, "redis-addr", "", "let the Redis at `HOST:PORT` decide, as for nodes with --backend redis")
 	f.BoolVar(&o.cluster, "redis-cluster", false, "treat that address as a Redis Cluster")
 	f.IntVar(&o.db, "redis-db", 0, "use database `N` of it")
