@@ -2,6 +2,7 @@
 package spelling
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -81,4 +82,24 @@ func Clip(s string) string {
 		short += "..."
 	}
 	return short
+}
+
+// Want returns what to give in place of a value that the standard library could not read. The text of any other error
+// stays as it is.
+func Want(err error) string {
+	var number *strconv.NumError
+	switch {
+	case !errors.As(err, &number):
+		if strings.HasPrefix(err.Error(), "time: ") {
+			return "give a time with its unit, such as 5s"
+		}
+		return err.Error()
+	case errors.Is(err, strconv.ErrRange):
+		return "give a number nearer to 0"
+	case number.Func == "ParseBool":
+		return "give true or false"
+	case number.Func == "ParseFloat":
+		return "give a number"
+	}
+	return "give a whole number"
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirlimit/weir/internal/manual"
+	"github.com/weirlimit/weir/internal/spelling"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -263,6 +264,10 @@ func didYouMean(cmd *cobra.Command, typed string) string {
 
 // flagError returns the error of an invalid flag, with a suggestion.
 func flagError(cmd *cobra.Command, err error) error {
+	if bad := (*pflag.InvalidValueError)(nil); errors.As(err, &bad) {
+		cause := bad.Unwrap()
+		return usage(cmd, "%s%s", strings.TrimSuffix(err.Error(), cause.Error()), spelling.Want(cause))
+	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
 		return usage(cmd, "%w", err)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/weirlimit/weir/internal/spelling"
 )
 
 // positive is a flag with a number above 0.
@@ -129,7 +131,7 @@ func readEnvironment(cmd *cobra.Command, environ, all []string) (warnings []stri
 			if inner := errors.Unwrap(err); inner != nil {
 				err = inner
 			}
-			return nil, usage(cmd, "%s=%q in the environment: %w", name, value, err)
+			return nil, usage(cmd, "%s=%q in the environment: %s", name, value, spelling.Want(err))
 		}
 	}
 	slices.Sort(warnings)

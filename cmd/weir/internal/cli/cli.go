@@ -18,6 +18,7 @@ import (
 
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
 	"github.com/weirlimit/weir/internal/manual"
+	"github.com/weirlimit/weir/internal/spelling"
 )
 
 // Exit statuses, of all commands.
@@ -275,6 +276,10 @@ func flagError(cmd *cobra.Command, err error) error {
 	if cmd.Parent() == nil && cmd.Flags().NArg() > 0 { // what precedes the flag is no command
 		typed := cmd.Flags().Arg(0)
 		return usage(cmd, "there is no command %q%s", typed, didYouMean(cmd, typed))
+	}
+	if bad := (*pflag.InvalidValueError)(nil); errors.As(err, &bad) {
+		cause := bad.Unwrap()
+		return usage(cmd, "%s%s", strings.TrimSuffix(err.Error(), cause.Error()), spelling.Want(cause))
 	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {

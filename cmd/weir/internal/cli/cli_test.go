@@ -108,7 +108,7 @@ func TestBadInput(t *testing.T) {
 		"nothing like a flag":    {"replay --zzzzzz x y", 2, "there is no flag --zzzzzz; … weir replay --help"},
 		"unknown shorthand":      {"replay -z x", 2, "unknown shorthand flag … -z … weir replay --help"},
 		"flag without value":     {"replay --rules", 2, "flag needs an argument: --rules"},
-		"flag that is no number": {"replay --top many", 2, `"many" … --top`},
+		"flag that is no number": {"replay --top many", 2, `"many" … --top … give a whole number`},
 		"global unknown flag":    {"--jsn", 2, "there is no flag --jsn … weir --help"},
 		"replay without rules":   {"replay " + log, 2, "no rules are named: give --rules FILE"},
 		"replay without log":     {"replay --rules " + rules, 2, "no log is named"},
