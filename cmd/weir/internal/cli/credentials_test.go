@@ -86,6 +86,7 @@ func TestCredentials(t *testing.T) {
 	ca := certstest.New(t, "authority")
 	overGRPC, overHTTP, admin := closedNode(t, ca)
 	own := ca.Write(t, t.TempDir(), certstest.Leaf{Name: "ada"})
+	foreign := certstest.New(t, "other").Write(t, t.TempDir(), certstest.Leaf{Name: "ada"})
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -120,6 +121,10 @@ func TestCredentials(t *testing.T) {
 		"without TLS to its HTTP":        {with(check, "http://"+overHTTP), nil, 2, "give --ca FILE"},
 		"administration without TLS":     {with(top, admin), nil, 2, "give --ca FILE"},
 		"authorities of the system":      {with(check, overGRPC, "--tls"), nil, 2, "unknown authority"},
+		"of another authority": {with(check, overGRPC, "--ca", own.CA, "--cert", foreign.Cert, "--key", foreign.Key), nil, 2,
+			"give --cert and --key; its log says why"},
+		"gRPC at the port of HTTP": {with(check, with([]string{overHTTP}, cert...)...), nil, 2,
+			"does not speak its gRPC; if it speaks HTTP, give --server https://" + overHTTP},
 		"another name": {with(check, with([]string{overGRPC, "--server-name", "other.test"}, cert...)...),
 			nil, 2, "other.test"},
 		"http and an authority":       {with(check, "http://"+overHTTP, "--ca", own.CA), nil, 2, "is without TLS"},

@@ -132,12 +132,13 @@ func silent(server string) error {
 // grpcRemote is a node asked over gRPC.
 type grpcRemote struct {
 	server string
+	secure bool // over TLS
 	conn   *grpc.ClientConn
 	dialed *atomic.Pointer[net.OpError] // why the last connection failed, nil if it did not
 }
 
 func newGRPCRemote(server string, shown *dialing.Credentials) (*grpcRemote, error) {
-	g := &grpcRemote{server: server, dialed: new(atomic.Pointer[net.OpError])}
+	g := &grpcRemote{server: server, secure: shown.Secure(), dialed: new(atomic.Pointer[net.OpError])}
 	dial := func(ctx context.Context, address string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 		op := (*net.OpError)(nil)
@@ -192,6 +193,12 @@ func (g *grpcRemote) failed(ctx context.Context, err error) error {
 	case s.Code() == codes.Unimplemented, s.Code() == codes.Unavailable && strings.Contains(s.Message(), "HTTP/1"):
 		return unreachable(g.server, "what is there does not speak its gRPC; if it speaks HTTP, give --server http://%s",
 			g.server)
+	case s.Code() == codes.Unavailable && strings.Contains(s.Message(), "no application protocol"):
+		return unreachable(g.server, "what is there does not speak its gRPC; if it speaks HTTP, give --server https://%s",
+			g.server)
+	case s.Code() == codes.Unavailable && g.secure && refusesCertificate(s.Message()):
+		return unreachable(g.server, "what is there ends the connection after the handshake, as without a certificate that "+
+			"it believes: give --cert and --key; its log says why")
 	case s.Code() == codes.Unavailable && strings.Contains(s.Message(), "reading server preface"):
 		return unreachable(g.server,
 			"what is there ends the connection at once; if it has TLS, give --ca FILE with its authority")
@@ -202,6 +209,13 @@ func (g *grpcRemote) failed(ctx context.Context, err error) error {
 	default:
 		return fmt.Errorf("node %s: %s", g.server, s.Message())
 	}
+}
+
+// refusesCertificate reports whether a text is that of a connection over TLS that was ended at its beginning. A server
+// says why after it has ended the handshake for its client, which may learn only of the end.
+func refusesCertificate(text string) bool {
+	return strings.Contains(text, "reading server preface") || strings.Contains(text, "broken pipe") ||
+		strings.Contains(text, "connection reset by peer")
 }
 
 // Texts by which it is seen that only one side has TLS.
