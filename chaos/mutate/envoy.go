@@ -64,6 +64,9 @@ func ofEnvoy() []mutation {
 		{name: "no caller takes the room of all", pkg: service, test: "^TestQuotasLeaveRoomForOthers$", edits: []edit{
 			{"internal/envoy/quota/room.go", "	if own > timesLeft*(MaxRoom-taken) {\n", "	if taken > MaxRoom {\n"},
 		}},
+		{name: "a report needs no answer", pkg: service, test: "^TestReportsNeedNoAnswer$", edits: []edit{
+			{"internal/envoy/quotas.go", "			m.room.Handled()\n", "			m.room.Release()\n"},
+		}},
 		{name: "statistics of quotas never fall", pkg: service, test: "^TestQuotaStatisticsNeverFall$", edits: []edit{
 			{"internal/envoy/quotas.go", "was+min(n, math.MaxUint64-was)", "was+min(n, math.MaxUint64)"},
 		}},

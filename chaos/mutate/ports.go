@@ -42,7 +42,7 @@ func ofPorts() []mutation {
 		}},
 		{name: "an end of answers that are not read", pkg: public, test: "^TestStalledStreams$/^an_answer_that_is_not_read$",
 			edits: []edit{
-				{"internal/listen/conn.go", " || s.in.begun > s.out.begun || s.out.left > 0\n",
+				{"internal/listen/conn.go", " || s.in.begun > s.done() || s.out.left > 0\n",
 					" || s.in.half() || s.out.left > 0\n"},
 			}},
 		{name: "an answer that is read byte by byte", pkg: "./internal/listen", test: "^TestReadByteByByte$", edits: []edit{

@@ -19,6 +19,14 @@ type asker struct {
 	site    bool                       // over HTTP, where the site tells the audit of refusals
 }
 
+// sender returns the address for the log, "" if it is not known.
+func (a *asker) sender() string {
+	if a.from == nil {
+		return ""
+	}
+	return a.from.String()
+}
+
 // share names who shares what all callers may take: the tenant, else the identity; of a caller that is not known the
 // address, or its network of 64 bits of IPv6.
 func (a *asker) share() string {

@@ -27,7 +27,7 @@ func (s *quotaStream) find(c *config.Config, id string) (it item, g quota.Grant,
 		return it, quota.Grant{Kind: quota.DenyAll}, nil
 	case l == nil && !c.Has(s.domain):
 		s.of.warn(logDomain, "no limits are configured for a domain of Envoy: all its requests are allowed", "domain",
-			shortened(s.domain), "from", s.by.from)
+			shortened(s.domain), "from", s.by.sender())
 		return it, quota.Grant{Kind: quota.AllowAll}, nil
 	case l == nil || l.Unlimited || l.Shadow || s.of.of.options.Shadow:
 		return it, quota.Grant{Kind: quota.AllowAll}, nil
@@ -98,7 +98,7 @@ func (s *quotaStream) ask(ctx context.Context, asks []quota.Ask, over error, out
 			grants[of].Kind, grants[of].Rate = quota.Tokens, uint32(min(rate, limiter.NarrowUnits))
 		} else if asks[of].Size == 0 && grants[of].Size <= leastBurst {
 			s.of.warn(logNone, "an Envoy is assigned nothing of a limit: others have all of it, or 128 Envoys have slices",
-				"domain", shortened(s.domain), "from", s.by.from)
+				"domain", shortened(s.domain), "from", s.by.sender())
 		}
 	}
 	now := s.of.now()
@@ -180,7 +180,7 @@ func (s *quotaStream) charge(ctx context.Context, beyond []quota.Beyond) {
 		}
 		sum(&s.of.beyond, b.Units)
 		s.of.warn(logBeyond, "Envoy has allowed more than it was assigned, by its own configuration: that is charged",
-			"domain", shortened(s.domain), "limit", it.limit.Path, "from", s.by.from, "requests", b.Units)
+			"domain", shortened(s.domain), "limit", it.limit.Path, "from", s.by.sender(), "requests", b.Units)
 		r := request(&it)
 		// Lent, so that false reports shut a limit no longer than two full ones take.
 		r.ID, r.Lent = rand.Text(), true

@@ -190,7 +190,7 @@ func (q *Quotas) serve(stream grpc.ServerStream) (err error) {
 			return err
 		case m := <-reports:
 			err := s.report(ctx, m)
-			m.room.Release()
+			m.room.Handled()
 			if err != nil {
 				return err
 			}
@@ -214,7 +214,7 @@ func (s *quotaStream) receive(ctx context.Context, reports chan<- *usageReport, 
 				err = nil
 			case status.Code(err) == codes.ResourceExhausted:
 				s.of.warn(logSize, "a report of Envoy is too large, so its stream ends: let fewer requests have buckets of "+
-					"their own", "from", s.by.from, "error", err)
+					"their own", "from", s.by.sender(), "error", err)
 			}
 			failed <- err
 			return
@@ -273,7 +273,7 @@ func (s *quotaStream) report(ctx context.Context, m *usageReport) (err error) {
 		if n += len(us); n > quota.MaxBuckets || time.Since(begin) > reportWithin {
 			over = errReport
 			s.of.warn(logRefused, "a report of Envoy has too many buckets, or owners are silent: the rest of it is denied",
-				"domain", shortened(s.domain), "from", s.by.from)
+				"domain", shortened(s.domain), "from", s.by.sender())
 		}
 		for i := range us {
 			sum(&s.of.allowed, us[i].Allowed)
@@ -313,7 +313,7 @@ func (s *quotaStream) act(ctx context.Context, out *quota.Out, over error) error
 	if out.Refused > 0 {
 		s.of.refused.Add(uint64(out.Refused))
 		s.of.warn(logRefused, "Envoy reports more buckets or longer ids than are kept: they are denied", "domain",
-			shortened(s.domain), "from", s.by.from, "kept", s.quota.Len())
+			shortened(s.domain), "from", s.by.sender(), "kept", s.quota.Len())
 	}
 	if err := s.send(ctx, out.Actions, time.Now()); err != nil {
 		return err

@@ -110,16 +110,26 @@ type clientStream struct {
 	headers int   // bytes of its header fields, as they were sent
 	opened  int64 // what counts as loose of them, and of a stream without a message
 
-	mark         int   // when so many messages are answered, there is progress
+	mark         int   // when so many messages are done, there is progress
+	apart        bool  // its answers belong to no message, see [Hold.Handled]
+	handled      int   // messages that were, then
 	older, newer int64 // unread messages: those up to mark, and after it
 	large, small int64 // bytes of answers that gRPC has: those with room of their own, and others
 	answers      int   // number of these
 }
 
-// owed reports whether a message has begun and is not answered, or no message has come
+// done returns how many messages are answered, or handled.
+func (s *clientStream) done() int {
+	if s.apart {
+		return s.handled
+	}
+	return s.out.begun
+}
+
+// owed reports whether a message has begun and is not done, or no message has come
 // yet.
 func (s *clientStream) owed() bool {
-	return s.in.begun == 0 || s.in.begun > s.out.begun || s.out.left > 0
+	return s.in.begun == 0 || s.in.begun > s.done() || s.out.left > 0
 }
 
 // loose returns how many bytes a stream has of small answers, of unread messages and of what opened it.

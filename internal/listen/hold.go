@@ -104,6 +104,23 @@ func (h *Hold) Answered(bytes int) {
 	h.weight, h.taken = int64(bytes), int64(bytes)
 }
 
+// Handled releases the hold of a message of a stream whose answers belong to no message. Once it was called on a
+// stream, messages of that count as unread until they are handled, and not until as many answers have begun.
+func (h *Hold) Handled() {
+	h.Release()
+	c := h.conn()
+	if c == nil {
+		return
+	}
+	id := streamID(h.Context)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.streams[id]; s != nil {
+		s.apart, s.handled = true, s.handled+1
+		c.progress(s)
+	}
+}
+
 // Release gives the room back.
 func (h *Hold) Release() {
 	h.Room.Give(h.from, h.taken)

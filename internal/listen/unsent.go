@@ -111,7 +111,7 @@ func (c *watchedConn) drop(s *clientStream) {
 // first one without an answer. It reports false if the connection is to be closed. The
 // lock is held.
 func (c *watchedConn) unread(s *clientStream, bytes, begun int) bool {
-	if s.in.begun <= s.out.begun+1 {
+	if s.in.begun <= s.done()+1 {
 		return true
 	}
 	more := int64(bytes + frameWeight + begun*messageWeight)
@@ -119,14 +119,14 @@ func (c *watchedConn) unread(s *clientStream, bytes, begun int) bool {
 	return c.loosen(s, more)
 }
 
-// answered takes note that all messages up to mark are answered, and moves mark to the
+// answered takes note that all messages up to mark are done, and moves mark to the
 // last one. What is counted is never less than what is unread. For a stream that always
 // has unanswered messages it is at most what it sent since the mark before. The lock is
 // held.
 func (c *watchedConn) answered(s *clientStream) {
 	less := s.older
 	s.older, s.newer, s.mark = s.newer, 0, s.in.begun
-	if s.out.begun == s.in.begun {
+	if s.done() == s.in.begun {
 		less, s.older = less+s.older, 0
 	}
 	if less > 0 {

@@ -279,8 +279,13 @@ func (c outbound) part(id uint32, data []byte) {
 	}
 	s.out.read(data)
 	s.sent += len(data)
-	all := s.out.begun >= s.mark && !s.out.half() // those that were asked for at the last progress
-	if all || s.sent >= leastRead {               // there is progress
+	c.progress(s)
+}
+
+// progress notes how far a stream is. The lock is held.
+func (c *watchedConn) progress(s *clientStream) {
+	all := s.done() >= s.mark && !s.out.half() // those that were asked for at the last progress
+	if all || s.sent >= leastRead {            // there is progress
 		s.since, s.sent = c.of.now.Load(), 0
 		if c.bounded != nil {
 			c.bounded.work(s.since)
