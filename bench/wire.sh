@@ -13,7 +13,7 @@
 #   remote  three windows in Redis and in a node, side by side
 #   envoy   calls of Envoy's service: an empty server and a node in turn; then three nodes at half of
 #           what they bear, with and without the death of one
-#   sizes   up to 10,000,000 keys in process, one at a time and in batches
+#   sizes   up to 10,000,000 keys in process, one at a time
 #
 #   TIME    how long each way to ask is measured (5s)
 #   ROUNDS  how often (3)

@@ -47,7 +47,7 @@ func (m *member) Check(ctx context.Context, set *rules.Set, r *limiter.Request, 
 	if err != nil {
 		return m.Refused(err)
 	}
-	if err := m.identified(r, c); err != nil {
+	if err := m.lendable(r); err != nil {
 		return m.Refused(err)
 	}
 	c.Peek = peek
@@ -98,7 +98,7 @@ func (m *member) Amend(ctx context.Context, q *engine.Question, a limiter.Amend)
 		return limiter.Amended{}, err
 	}
 	defer m.closing.RUnlock()
-	if err := m.identified(q.Request, &q.Charge); err != nil {
+	if err := m.lendable(q.Request); err != nil {
 		return limiter.Amended{}, err
 	}
 	done := make(chan route.Outcome, 1)
@@ -134,7 +134,7 @@ func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Re
 		var err error
 		charges[i].Lend(&room.ids[i]) // a copy is made of those that are not decided at once
 		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err == nil {
-			err = m.identified(&rs[i], &charges[i])
+			err = m.lendable(&rs[i])
 		}
 		charges[i].Peek = peeks.Has(i)
 		if err == nil {

@@ -69,10 +69,9 @@ type Request struct {
 	// IDTTL is how long the id is remembered, from [MinIDTTL] up to what the rule says. 0
 	// means what the rule says.
 	IDTTL time.Duration
-	// IDOptional decides the check without its id if the node cannot remember ids, because
-	// another member of its cluster runs an earlier version. Otherwise such a check is an
-	// error. It is for ids that only make repetitions safer, such as those that clients make
-	// themselves.
+	// IDOptional decides the check without its id where ids cannot be used: by a rule that tries one quota
+	// after the other. Otherwise such a check is an error. It is for ids that only make repetitions safer, such as
+	// those that clients make themselves.
 	IDOptional bool
 	// Hold makes the check a reservation, which needs an ID. Its cost is an estimate that is
 	// charged at once. [Amend] settles it with the units that were used, or extends it. If it

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/peerlink"
 	peerv1 "github.com/weirlimit/weir/proto/weir/peer/v1"
 	"github.com/weirlimit/weir/ring"
 )
@@ -54,12 +55,12 @@ func instance() uint64 {
 	return binary.LittleEndian.Uint64(b[:]) | 1
 }
 
-// intrude opens a link as a member that nobody knows: in an earlier version of the wire,
-// without a word of whom it means, and in the present one.
+// intrude opens a link as a member that nobody knows: without a word of whom it means, and
+// with the member that it dials.
 func intrude(ctx context.Context, conn *grpc.ClientConn, c *Cluster, to *Target, n int) error {
 	hello := stranger(c, instance())
 	if n%2 == 0 {
-		hello.Wire, hello.Address = 3, "127.0.0.1:9"
+		hello.Address = "127.0.0.1:9"
 		hello.Expected, hello.ExpectedName, hello.ExpectedAddress = instance(), to.Name, to.Peer
 	}
 	return link(ctx, conn, hello, n)
@@ -69,8 +70,8 @@ func intrude(ctx context.Context, conn *grpc.ClientConn, c *Cluster, to *Target,
 func stranger(c *Cluster, self uint64) *peerv1.Hello {
 	nonce := make([]byte, 16)
 	_, _ = rand.Read(nonce) // it does not fail: it ends the program instead
-	return &peerv1.Hello{Wire: 2, Cluster: c.ClusterName, RingConfig: ring.ConfigHash(), Name: "intruder", Instance: self,
-		Nonce: nonce}
+	return &peerv1.Hello{Wire: peerlink.Wire, Cluster: c.ClusterName, RingConfig: ring.ConfigHash(), Name: "intruder",
+		Instance: self, Nonce: nonce}
 }
 
 // link says hello, sends one forged frame and waits for what becomes of it. The error
@@ -127,7 +128,7 @@ func borrowedNames(ctx context.Context, c *Cluster, t *tally) error {
 				}
 				if err == nil {
 					hello := stranger(c, runs[lent.Name])
-					hello.Wire, hello.Name, hello.Address = 3, lent.Name, lent.Peer
+					hello.Name, hello.Address = lent.Name, lent.Peer
 					hello.Expected, hello.ExpectedName, hello.ExpectedAddress = runs[target.Name], target.Name, target.Peer
 					err = link(ctx, conn, hello, n)
 				}

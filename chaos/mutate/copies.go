@@ -43,7 +43,7 @@ func ofCopies() []mutation {
 		}},
 		{name: "an owner asks whether it has the only copy", pkg: replica, test: "^TestASoleCopyIsTheOnlyOne$", edits: []edit{
 			{"internal/cluster/replica/heir.go", "	o.retired.add(old.to)\n	o.forgetCopied",
-				"	o.retired.add(old.to)\n	o.soleCopy = t.View.OthersLeave()\n	o.forgetCopied"},
+				"	o.retired.add(old.to)\n	o.soleCopy = t.View.NoOtherActive()\n	o.forgetCopied"},
 		}},
 		{name: "the last heir is dismissed", pkg: replica, test: "^TestTheLastHeirIsDismissed$", edits: []edit{
 			{"internal/cluster/replica/dismiss.go",

@@ -23,7 +23,7 @@ func ofIDs() []mutation {
 			{"internal/cluster/replica/copy.go", "			p.saving.changed(m.IDs[i].Hi)\n", "			_ = i\n"},
 		}},
 		{name: "an earlier member gets ids as keys", pkg: cluster, test: "^TestASettlementWaitsForTheHeir$", edits: []edit{
-			{"internal/cluster/mesh/writer.go", "	if wire < peer.LeaseWire {\n", "	if wire < 0*peer.LeaseWire {\n"},
+			{"internal/cluster/mesh/writer.go", "	if !apart {\n", "	if false {\n"},
 		}},
 		{name: "ids that are sent are of the partition", pkg: "./limiter/table", test: "^TestIDsThatAreNotImported$",
 			edits: []edit{
@@ -58,10 +58,6 @@ func ofIDs() []mutation {
 			edits: []edit{
 				{"internal/peerlink/columns.go", "		if *c.at(&items[i]) > maxUnits {\n",
 					"		if *c.at(&items[i]) > maxUnits*1000 {\n"},
-			}},
-		{name: "units: an earlier member gets no wide counter", pkg: cluster,
-			test: "^TestWideCountersAreNotSentToEarlierMembers$", edits: []edit{
-				{"internal/cluster/mesh/writer.go", " || arith.Wide(e.Limit)) {", ") {"},
 			}},
 		{name: "the bench knows that an heir's answer may be two charges", pkg: "./cmd/weir/internal/load",
 			test: "^TestPlantedInManyKeys$", edits: []edit{

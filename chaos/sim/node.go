@@ -57,7 +57,7 @@ func (w *World) start(name string, first bool, rules map[string]*limiter.Rule, s
 		n.skew = w.between(-w.skew, w.skew)
 	}
 	n.drift = w.between(-w.drift, w.drift)
-	n.published = peer.Member{Name: name, Instance: n.inst, State: peer.Joining, Wire: peer.IDWire}
+	n.published = peer.Member{Name: name, Instance: n.inst, State: peer.Joining, Wire: peer.LeaseWire - 1}
 	if w.near.lending.on || w.near.sliced.on {
 		n.published.Wire = peer.LeaseWire
 	}

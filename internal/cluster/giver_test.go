@@ -150,7 +150,7 @@ func TestAnOwnerThatTheHeirNamesIsAsked(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	const fourth peer.Instance = 40
 	members := append(slices.Clone(c.View().Members), peer.Member{Name: "d", Instance: fourth, State: peer.Active,
-		Wire: peer.IDWire})
+		Wire: peer.LeaseWire})
 	c.SetView(view.New(self, members, h, 4, 4))
 	c.Up(fourth)
 	heard(c, p)

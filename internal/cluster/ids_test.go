@@ -7,7 +7,6 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/route"
-	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
@@ -98,59 +97,6 @@ func TestAnIDIsCopiedWithItsCharge(t *testing.T) {
 	x.wants(6, "after two tries")
 	if keys, _ := x.acknowledge(); len(keys) != 0 {
 		t.Errorf("a repetition copies %v", keys)
-	}
-}
-
-// A member of an earlier version is sent no ids, since it could not read the frame.
-func TestAnEarlierVersionIsSentNoIDs(t *testing.T) {
-	x := newIdentified(t, limiter.ReplicationOff)
-	v := *x.c.View()
-	members := append([]peer.Member(nil), v.Members...)
-	members[1].Wire = peer.IDWire - 1
-	x.c.SetView(view.New(self, members, x.h, 3, 3))
-	x.try(third, 1, false)
-	if keys, ids := x.acknowledge(); len(keys) == 0 || ids != 0 {
-		t.Errorf("copied are %v keys, %d ids", keys, ids)
-	}
-	if got := x.c.View().Speaks(peer.IDWire); got {
-		t.Error("all members are said to speak the present version")
-	}
-}
-
-// A member of an earlier version is sent no counter of a limit above 2^32-1, which it would read as
-// another number.
-func TestWideCountersAreNotSentToEarlierMembers(t *testing.T) {
-	for _, wire := range []uint16{peer.IDWire, peer.IDWire - 1} {
-		c, p, h, charge := limited(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: limiter.NarrowUnits + 10,
-			Window: 24 * time.Hour})
-		k := charge.Key(0)
-		k.Rule.Replication = limiter.ReplicationOff
-		x := &identified{reservedAt{T: t, c: c, p: p, h: h, key: peer.Key{Hi: k.Hash.Hi, Lo: k.Hash.Lo},
-			rule: mesh.Definition(k.Rule)}, 77}
-		v := *c.View()
-		members := append([]peer.Member(nil), v.Members...)
-		members[1].Wire = wire
-		c.SetView(view.New(self, members, h, 3, 3))
-		if r := x.check(third, 1, limiter.NarrowUnits+4, peer.Check{Wait: uint32(firstWait)}); r == nil ||
-			r.Status != peer.Decided {
-			t.Fatalf("premise: it is charged: %+v", r)
-		}
-		x.wants(6, "after the check")
-		h.pass(20 * limiter.Millisecond)
-		sent := 0
-		for f := c.Take(other, true); f != nil; f = c.Take(other, true) {
-			for i := range f.Entries {
-				if e := &f.Entries[i]; !e.Gone {
-					sent++
-					if got := uint64(e.A) | uint64(e.B)<<32; got != limiter.NarrowUnits+4 {
-						t.Errorf("sent are %d units", got)
-					}
-				}
-			}
-		}
-		if want := int(wire - peer.IDWire + 1); sent != want {
-			t.Errorf("a member with the wire %d is sent %d counters, want %d", wire, sent, want)
-		}
 	}
 }
 
@@ -482,22 +428,16 @@ func TestAResetIsKnownByItsID(t *testing.T) {
 	}
 }
 
-// A node gives its resets ids, unless a member does not know what they are.
+// A node gives its resets ids.
 func TestResetsHaveIDs(t *testing.T) {
-	for _, wire := range []uint16{peer.IDWire, peer.IDWire - 1} {
-		c, _, h, charge := single(t, limiter.UnreachableLocal)
-		v := *c.View()
-		members := append([]peer.Member(nil), v.Members...)
-		members[1].Wire = wire
-		c.SetView(view.New(self, members, h, 3, 3))
-		ids := make(map[uint64]bool)
-		for range 2 {
-			c.Reset(charge, func(route.Outcome) {})
-			ids[drain(c)[third].Refunds[0].ChargeID] = true
-		}
-		if want := 1 + int(wire-peer.IDWire+1); len(ids) != want || ids[0] != (wire < peer.IDWire) {
-			t.Errorf("a member with the wire %d: the ids are %v", wire, ids)
-		}
+	c, _, _, charge := single(t, limiter.UnreachableLocal)
+	ids := make(map[uint64]bool)
+	for range 2 {
+		c.Reset(charge, func(route.Outcome) {})
+		ids[drain(c)[third].Refunds[0].ChargeID] = true
+	}
+	if len(ids) != 2 || ids[0] {
+		t.Errorf("the ids are %v", ids)
 	}
 }
 

@@ -288,7 +288,7 @@ func TestLeasesThatAreNotUsed(t *testing.T) {
 	if d := x.ask(); d.Source == limiter.SourceLeased {
 		t.Error("a late lease is used")
 	}
-	if x = newHolder(t, peer.IDWire); x.units != 0 {
+	if x = newHolder(t, peer.LeaseWire-1); x.units != 0 {
 		t.Error("a member of an earlier version is asked to lend")
 	}
 	x = newHolder(t, peer.LeaseWire)

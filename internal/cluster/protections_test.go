@@ -92,9 +92,9 @@ func singleWith(t *testing.T, policy limiter.Unreachable, change func(*Config)) 
 	// another member owns, so this one does not seek
 	put(c, p, replica.Fixture{Owner: peer.Epoch{Counter: 1, Instance: third}})
 	members := []peer.Member{
-		{Name: "a", Instance: self, State: peer.Active, Wire: peer.IDWire},
-		{Name: "b", Instance: other, State: peer.Active, Wire: peer.IDWire},
-		{Name: "c", Instance: third, State: peer.Active, Wire: peer.IDWire},
+		{Name: "a", Instance: self, State: peer.Active, Wire: peer.LeaseWire - 1},
+		{Name: "b", Instance: other, State: peer.Active, Wire: peer.LeaseWire - 1},
+		{Name: "c", Instance: third, State: peer.Active, Wire: peer.LeaseWire - 1},
 	}
 	c.SetView(view.New(self, members, h, 3, 3))
 	for _, i := range []peer.Instance{other, third} {

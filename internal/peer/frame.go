@@ -346,8 +346,7 @@ type Check struct {
 	// Wait is how long the sender waits for the reply, in microseconds.
 	Wait uint32
 	// ChargeID, unless 0, is the keyed hash of the id by which the charge is made once, and
-	// Life how long the id is remembered, in microseconds. Versions before 3 do not know
-	// them, and are not sent any.
+	// Life how long the id is remembered, in microseconds.
 	ChargeID, Life uint64
 }
 

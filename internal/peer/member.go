@@ -41,11 +41,8 @@ func (s State) String() string {
 	}
 }
 
-// IDWire is the first version of the wire whose members remember ids of checks: frames to
-// earlier ones carry none.
-const IDWire = 3
-
-// LeaseWire is the first version of the wire whose members lend units to each other, see [Hold].
+// LeaseWire is the first version of the wire whose members lend units to each other, see [Hold], and whose batches
+// carry ids apart from keys.
 const LeaseWire = 4
 
 // Member is a node as membership describes it.

@@ -72,8 +72,7 @@ func (g *handshake) judge(h *peerv1.Hello) error {
 
 // judgeDialler returns nil if the hello of the dialling side fits: it must name this
 // node, and the address that this node advertises. Otherwise something at another
-// address may be relaying between the two. Versions before [bindingWire] contain
-// neither.
+// address may be relaying between the two.
 func (g *handshake) judgeDialler(h *peerv1.Hello) error {
 	switch {
 	case h.GetExpected() == 0:

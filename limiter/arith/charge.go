@@ -100,22 +100,6 @@ func (c *Charge) Add(k Key) bool {
 	return true
 }
 
-// Wide reports whether a cost of the charge is above [limiter.NarrowUnits], or a limit is wide, see [Wide].
-func (c *Charge) Wide() bool {
-	for i := range c.Len() {
-		k := c.Key(i)
-		if k.Cost > limiter.NarrowUnits {
-			return true
-		}
-		for _, l := range k.Rule.Limits {
-			if of(l).P.Wide {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // Key returns key i, 0 <= i < Len. The pointer is valid until the next Add or Clear.
 func (c *Charge) Key(i int) *Key {
 	if i < inlineKeys {

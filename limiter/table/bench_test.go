@@ -120,25 +120,11 @@ func BenchmarkSizes(b *testing.B) {
 			s := t.Stats()
 			b.ReportMetric(float64(s.Bytes)/float64(s.Keys), "B/key")
 			r := rand.New(rand.NewPCG(1, 7))
-			b.Run("single", func(b *testing.B) {
-				for b.Loop() {
-					c.Clear()
-					c.Add(arith.Key{Hash: hashes[r.IntN(n)], Rule: rule, Cost: 1})
-					t.Decide(1e15, &c, &d)
-				}
-			})
-			b.Run("batch", func(b *testing.B) {
-				var cs [100]arith.Charge
-				var ds [100]limiter.Decision
-				for i := 0; b.Loop(); i++ {
-					at := i % len(cs)
-					cs[at].Clear()
-					cs[at].Add(arith.Key{Hash: hashes[r.IntN(n)], Rule: rule, Cost: 1})
-					if at == len(cs)-1 {
-						t.DecideBatch(1e15, cs[:], ds[:])
-					}
-				}
-			})
+			for b.Loop() {
+				c.Clear()
+				c.Add(arith.Key{Hash: hashes[r.IntN(n)], Rule: rule, Cost: 1})
+				t.Decide(1e15, &c, &d)
+			}
 		})
 	}
 }

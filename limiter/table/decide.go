@@ -122,23 +122,6 @@ func unchosen(c *arith.Charge) (changed bool) {
 	return changed
 }
 
-// DecideBatch decides checks one after the other, at one instant, each as Decide does.
-// The slices must have the same length.
-func (t *Table) DecideBatch(now limiter.Tick, cs []arith.Charge, ds []limiter.Decision) error {
-	for i := range min(Ahead, len(cs)) {
-		t.Prefetch(&cs[i])
-	}
-	for i := range cs {
-		if next := i + Ahead; next < len(cs) {
-			t.Prefetch(&cs[next])
-		}
-		if err := t.Decide(now, &cs[i], &ds[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // attempt decides a check under the locks of its partitions. A panic releases them and
 // empties the partitions: state that was left half changed would be wrong, or panic again
 // with each check. With final, new keys overflow if there is no room for them.

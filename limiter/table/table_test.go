@@ -492,7 +492,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Single and batch decisions allocate nothing, also with more limits than a
+// Decisions allocate nothing, also with more limits than a
 // decision holds inline.
 func TestNoAllocation(t *testing.T) {
 	for _, windows := range []int{1, 3, 7} {
@@ -508,14 +508,16 @@ func TestNoAllocation(t *testing.T) {
 				cs[j].Add(arith.Key{Hash: hash(uint64(j)), Rule: rule, Cost: 1})
 			}
 			now := limiter.Tick(1e15)
-			for range 200 {
-				table.DecideBatch(now, cs, ds)
-			}
-			n := testing.AllocsPerRun(100, func() {
+			decide := func() {
 				now += limiter.Second
-				table.Decide(now, &cs[0], &ds[0])
-				table.DecideBatch(now, cs, ds)
-			})
+				for j := range cs {
+					table.Decide(now, &cs[j], &ds[j])
+				}
+			}
+			for range 200 {
+				decide()
+			}
+			n := testing.AllocsPerRun(100, decide)
 			if n != 0 && !(raceEnabled && windows > inlineCounters) {
 				t.Errorf("%s, %d windows: %v allocations", name, windows, n)
 			}

@@ -650,7 +650,7 @@ func TestRulesAreTold(t *testing.T) {
 // A member that such a node takes into its view remembers ids if one of its name did, or else if
 // this node does: what is handed over to it has the ids with the charges.
 func TestLeaveKnowsWhoRemembersIDs(t *testing.T) {
-	j := newJoinerWith(0, []int{1}, func(c *members.Config) { c.Self.Wire = peer.IDWire })
+	j := newJoinerWith(0, []int{1}, func(c *members.Config) { c.Self.Wire = peer.LeaseWire })
 	j.core.Up(10)
 	j.says(10, peer.Known{Name: "a", Instance: 10, Joining: true})
 	j.beats(10, 1500*ms)
@@ -658,7 +658,7 @@ func TestLeaveKnowsWhoRemembersIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.beats(10, 1500*ms)
-	if m := j.core.View().Member(10); m == nil || m.Wire != peer.IDWire {
+	if m := j.core.View().Member(10); m == nil || m.Wire != peer.LeaseWire {
 		t.Errorf("in the view is %+v", m)
 	}
 	r := members.NewRegistry("")

@@ -39,7 +39,7 @@ func (c *Collector) begin() *draft {
 	if d.visit == nil {
 		d.visit = d.addEntry
 	}
-	d.frame, d.ids, d.size = &c.Frame, true, d.size+100
+	d.frame, d.size = &c.Frame, d.size+100
 	return d
 }
 

@@ -588,14 +588,14 @@ func TestSnapshotsUnderWay(t *testing.T) {
 			t.Fatal("there is no room")
 		}
 	}
-	if n.BeginSnapshot(other, 1) || n.Snapshots(other) != maxSnapshots {
-		t.Errorf("%d are under way, and more may be", n.Snapshots(other))
+	if under := n.link(other).snapshots; n.BeginSnapshot(other, 1) || under != maxSnapshots {
+		t.Errorf("%d are under way, and more may be", under)
 	}
 	if n.EndSnapshot(other, 1); !n.BeginSnapshot(other, 1) {
 		t.Error("one that ended makes no room")
 	}
 	n.down(other)
-	if n.Snapshots(other) != 0 {
+	if n.link(other).snapshots != 0 {
 		t.Error("a broken connection carries snapshots")
 	}
 }

@@ -54,7 +54,6 @@ type draft struct {
 
 	frame *peer.Frame       // where addEntry appends
 	empty bool              // no entry was added for the present key
-	ids   bool              // the receiver knows entries of ids and reservations
 	visit func(table.Entry) // addEntry, bound once and not for each key
 	// visitID is addID, or addIDEntry for a receiver that knows no ids but as keys.
 	visitID, visitKey func(table.ID)

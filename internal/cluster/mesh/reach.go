@@ -198,14 +198,6 @@ func (m *Mesh) EndSnapshot(to peer.Instance, counters int) {
 	l.snapshots, l.snapshotKeys = max(0, l.snapshots-1), max(0, l.snapshotKeys-counters)
 }
 
-// Snapshots returns how many snapshots are under way to a member.
-func (m *Mesh) Snapshots(to peer.Instance) int {
-	l := m.link(to)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.snapshots
-}
-
 // Introduced records the name that a member gave on its own connection, and whether it
 // said that it leaves.
 func (m *Mesh) Introduced(k peer.Known) {

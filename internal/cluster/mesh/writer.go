@@ -223,13 +223,11 @@ func (w *Writer) Batch(to peer.Instance, b *peer.Batch, keys []uint64, after uin
 	}
 	counters, id := w.mesh.config.Counters, int(b.Partition)
 	w.write(to, bytes, bulk, true, func(d *draft, f *peer.Frame) {
-		wire := w.mesh.wire(to)
-		d.ids = wire >= peer.IDWire
 		for i := range min(table.Ahead, len(keys)) {
 			counters.PrefetchKey(id, keys[i])
 		}
-		if b.Keys, b.IDs = uint32(len(keys)), 0; after != table.NoIDs && d.ids { // before their keys, see Charged
-			entries, ids := w.mesh.addIDs(d, f, b.Partition, after, at, wire)
+		if b.Keys, b.IDs = uint32(len(keys)), 0; after != table.NoIDs { // before their keys, see Charged
+			entries, ids := w.mesh.addIDs(d, f, b.Partition, after, at, w.mesh.lends(to))
 			b.Keys, b.IDs = b.Keys+entries, ids
 		}
 		for i, hi := range keys {
@@ -258,15 +256,15 @@ func (m *Mesh) addKey(d *draft, f *peer.Frame, partition uint16, hi uint64, at l
 	d.frame = nil
 }
 
-// addIDs appends the ids that came to a partition after a number, and returns how many: as keys for a member that
-// speaks an earlier version.
+// addIDs appends the ids that came to a partition after a number, and returns how many: as keys unless
+// apart, for a member that speaks an earlier version.
 func (m *Mesh) addIDs(d *draft, f *peer.Frame, partition uint16, after uint64, at limiter.Tick,
-	wire uint16) (entries, ids uint32) {
+	apart bool) (entries, ids uint32) {
 	if d.visitID == nil {
 		d.visitID, d.visitKey = d.addID, d.addIDEntry
 	}
 	visit := d.visitID
-	if wire < peer.LeaseWire {
+	if !apart {
 		visit = d.visitKey
 	}
 	hadEntries, hadIDs := len(f.Entries), len(f.IDs)
@@ -293,26 +291,18 @@ func (d *draft) addIDEntry(i table.ID) {
 	d.addEntry(table.Entry{Hi: i.Hi, Lo: i.Lo, Limit: d.ofIDs, State: i.State})
 }
 
-// wire returns the version of the wire that a member speaks: versions before 3 do not know what ids are.
-func (m *Mesh) wire(to peer.Instance) uint16 {
+// lends reports whether a member speaks [peer.LeaseWire].
+func (m *Mesh) lends(to peer.Instance) bool {
 	v := m.config.View()
 	if v.Speaks(peer.LeaseWire) {
-		return peer.LeaseWire
+		return true
 	}
-	if member := v.Member(to); member != nil {
-		return member.Wire
-	}
-	if v.Speaks(peer.IDWire) {
-		return peer.IDWire
-	}
-	return 0
+	member := v.Member(to)
+	return member != nil && member.Wire >= peer.LeaseWire
 }
 
 // addEntry appends a counter of the present key.
 func (d *draft) addEntry(e table.Entry) {
-	if !d.ids && (e.Limit.Algorithm() >= arith.Remembered || arith.Wide(e.Limit)) {
-		return
-	}
 	d.frame.Entries = append(d.frame.Entries, peer.Entry{
 		Hi: e.Hi, Lo: e.Lo, Limit: d.limitIndex(d.frame, e.Limit), First: d.empty,
 		Time: int64(e.State.Time), Until: int64(e.State.Until), A: e.State.A, B: e.State.B,

@@ -295,13 +295,11 @@ func (c *Router) Refund(t *Turn, charge *arith.Charge, r limiter.Receipt, done f
 // answer, its heir. It has an id, by which an heir that took over knows that it has copied the
 // reset: executed again, it would forget what was charged in between.
 func (c *Router) Reset(t *Turn, charge *arith.Charge, done func(Outcome)) {
-	if c.config.View().Speaks(peer.IDWire) {
-		charge = charge.Clone()
-		charge.ID = &arith.Idempotency{ID: uint64(c.config.Self) + c.resets.Add(1),
-			Life: (c.config.Deadline + limiter.Second).Duration()}
-		for i := range charge.Len() {
-			charge.Key(i).Cost = 1 // ids are remembered for keys that cost something
-		}
+	charge = charge.Clone()
+	charge.ID = &arith.Idempotency{ID: uint64(c.config.Self) + c.resets.Add(1),
+		Life: (c.config.Deadline + limiter.Second).Duration()}
+	for i := range charge.Len() {
+		charge.Key(i).Cost = 1 // ids are remembered for keys that cost something
 	}
 	c.start(t, &Call{task: task{kind: KindReset, charge: charge, answer: new(limiter.Decision),
 		done: func(_ *Turn, o *Call) {

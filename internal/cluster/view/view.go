@@ -144,17 +144,6 @@ func (v *View) NoOtherActive() bool {
 	return true
 }
 
-// OthersLeave reports whether every member that counts is in the view, and all but this
-// node are leaving.
-func (v *View) OthersLeave() bool {
-	for i := range v.Members {
-		if m := &v.Members[i]; m.Instance != v.self && m.State != peer.Leaving {
-			return false
-		}
-	}
-	return v.Known == len(v.Members)
-}
-
 // Joining returns how many members are joining, and so may soon be active.
 func (v *View) Joining() (n int) {
 	for i := range v.Members {

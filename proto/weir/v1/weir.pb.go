@@ -769,8 +769,8 @@ type CheckRequest struct {
 	// How long the id is remembered, in microseconds: 1000 (1 ms) to 86400000000 (24 h), and
 	// at most the time that the rule gives. Absent means the time of the rule.
 	IdTtlUs int64 `protobuf:"varint,13,opt,name=id_ttl_us,json=idTtlUs,proto3" json:"id_ttl_us,omitempty"`
-	// Decides without the id if a member of an earlier version in the cluster cannot remember
-	// ids. Absent means false: such a check is an error.
+	// Decides without the id by a rule that tries one quota after the other, which uses none.
+	// Absent means false: such a check is an error.
 	IdOptional bool `protobuf:"varint,14,opt,name=id_optional,json=idOptional,proto3" json:"id_optional,omitempty"`
 	// Makes the check a reservation, which needs an id. The cost is an estimate that is
 	// charged at once, and Settle replaces it by what was used. A reservation lasts this long,
