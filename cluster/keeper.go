@@ -22,9 +22,9 @@ import (
 // Store opens what keeps counters beyond the end of all members, for [Config.Store].
 // [github.com/weirlimit/weir/diskstore.Dir] is one.
 type Store interface {
-	// Open opens it for a member. secret is a fingerprint of the secret by which keys are named. The error says what to
-	// do.
-	Open(cluster, member, secret string) (core.Store, error)
+	// Open opens it for a member. secret is a fingerprint of the secret by which keys are named, and second that of
+	// [weir.Config.SecondSecret], empty for none: what was written under either is read. The error says what to do.
+	Open(cluster, member, secret, second string) (core.Store, error)
 }
 
 // The defaults and bounds of [Config.PersistInterval] and [Config.RestoreWait].
@@ -108,8 +108,11 @@ func openKeeper(m *member) (*keeper, error) {
 	if m.config.Store == nil {
 		return nil, nil
 	}
-	mark := fmt.Sprintf("%016x", gossip.SecretMark(m.Secret, m.clusterName()))
-	s, err := m.config.Store.Open(m.clusterName(), m.config.Name, mark)
+	mark, second := fmt.Sprintf("%016x", gossip.SecretMark(m.Secret, m.clusterName())), ""
+	if len(m.SecondSecret) > 0 {
+		second = fmt.Sprintf("%016x", gossip.SecretMark(m.SecondSecret, m.clusterName()))
+	}
+	s, err := m.config.Store.Open(m.clusterName(), m.config.Name, mark, second)
 	if err != nil {
 		return nil, fmt.Errorf("weir: %w", err)
 	}

@@ -22,9 +22,9 @@ import (
 // inMemory is a store whose directory is in memory.
 type inMemory struct{ *disktest.Memory }
 
-func (m inMemory) Open(cluster, member, secret string) (core.Store, error) {
+func (m inMemory) Open(cluster, member, secret, second string) (core.Store, error) {
 	return diskstore.OpenConfig(disk.Config{Files: m.Memory,
-		Identity: disk.Identity{Cluster: cluster, Member: member, Secret: secret}})
+		Identity: disk.Identity{Cluster: cluster, Member: member, Secret: secret, Second: second}})
 }
 
 // saved are three nodes with disks in memory.

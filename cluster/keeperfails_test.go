@@ -99,8 +99,8 @@ type faulty struct {
 	panics *atomic.Int64 // so many times
 }
 
-func (f faulty) Open(cluster, member, secret string) (core.Store, error) {
-	s, err := f.inMemory.Open(cluster, member, secret)
+func (f faulty) Open(cluster, member, secret, second string) (core.Store, error) {
+	s, err := f.inMemory.Open(cluster, member, secret, second)
 	return faultyStore{s, f.panics}, err
 }
 
@@ -260,9 +260,9 @@ type noted struct {
 	identity *disk.Identity
 }
 
-func (n noted) Open(cluster, member, secret string) (core.Store, error) {
+func (n noted) Open(cluster, member, secret, second string) (core.Store, error) {
 	*n.identity = disk.Identity{Cluster: cluster, Member: member, Secret: secret}
-	return n.inMemory.Open(cluster, member, secret)
+	return n.inMemory.Open(cluster, member, secret, second)
 }
 
 // forge appends a record of an instant.

@@ -11,7 +11,7 @@ import (
 )
 
 // Dir is a directory for the Store of a cluster.Config. It belongs to one member: a second process that opens it gets
-// an error, and so does a member of another name, cluster or secret.
+// an error, and so does a member of another name, cluster or secret, unless that is its second one.
 type Dir struct {
 	// Path is the directory. It is made with mode 0700 if it does not exist.
 	Path string
@@ -21,9 +21,9 @@ type Dir struct {
 }
 
 // Open opens the directory for a member. The cluster calls it.
-func (d Dir) Open(cluster, member, secret string) (core.Store, error) {
+func (d Dir) Open(cluster, member, secret, second string) (core.Store, error) {
 	return OpenConfig(disk.Config{Dir: cmp.Or(d.Path, "."), Discard: d.Discard,
-		Identity: disk.Identity{Cluster: cluster, Member: member, Secret: secret}})
+		Identity: disk.Identity{Cluster: cluster, Member: member, Secret: secret, Second: second}})
 }
 
 // OpenConfig opens what a configuration names, which need not be a directory. It is for tests.

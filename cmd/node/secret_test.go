@@ -10,7 +10,8 @@ import (
 )
 
 // TestAnotherSecret gives the members of a cluster another secret, one after the other, as
-// docs/cluster.md says, while they are asked: no count is lost and no check fails.
+// docs/cluster.md says, while they are asked: no count is lost and no check fails. Each takes up its data directory,
+// which is written under the secret that came first.
 func TestAnotherSecret(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -24,7 +25,7 @@ func TestAnotherSecret(t *testing.T) {
 		file("after", "the secret that comes then 32 b.\n")
 	all := places(t, 3, clusterRules, "--deadline", "3s") // two owners of each check are asked, on a busy machine
 	for _, s := range all {
-		s.args = append(s.args, "--secret-file", before)
+		s.args = append(s.args, "--secret-file", before, "--data-dir", filepath.Join(dir, s.name))
 	}
 	surviving{3, func(t *testing.T, all []*seat) []*seat {
 		t.Helper()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/weirlimit/weir/internal/peer"
 )
@@ -110,7 +111,7 @@ func (r *reading) segment(g *segment, end int64, last bool) {
 		size = mostFile
 	}
 	g.size = size
-	in := &input{from: f, size: size, number: g.number, id: r.store.config.Identity.sum()}
+	in := &input{from: f, size: size, number: g.number, ids: r.store.config.Identity.sums()}
 	at, err := int64(g.head), g.header
 	from := at // what follows could not be read, if there is an error
 	var record peer.Record
@@ -177,7 +178,7 @@ type input struct {
 	from   io.ReaderAt
 	size   int64
 	number uint64
-	id     uint32
+	ids    []uint32 // of the identities whose records are read
 
 	start  int64 // of window
 	window []byte
@@ -236,8 +237,8 @@ func (in *input) record(at int64, r *peer.Record, before *[]place) (size int64, 
 	if err != nil {
 		return 0, err
 	}
-	if checksum(in.id, place{in.number, at}, body) != sum {
-		in.wasted += int64(length)
+	if !slices.ContainsFunc(in.ids, func(id uint32) bool { return checksum(id, place{in.number, at}, body) == sum }) {
+		in.wasted += int64(length) * int64(len(in.ids))
 		return 0, fmt.Errorf("%w: the checksum of a record differs", errDamaged)
 	}
 	if *before, err = readBody(body, place{in.number, at}, r, *before); err != nil {

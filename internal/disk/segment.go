@@ -46,6 +46,8 @@ type Identity struct {
 	Cluster, Member string
 	// Secret is a fingerprint of what keys are named by: not the secret, and no more than 255 bytes.
 	Secret string
+	// Second is that of another secret by which keys are named, too: what was written under it is read. Empty for none.
+	Second string
 }
 
 // castagnoli returns the polynomial of the checksums. It is made once.
@@ -125,7 +127,7 @@ func readHeader(b []byte, number uint64, own *Identity) (head, error) {
 	case id.Cluster != own.Cluster:
 		return head{}, fmt.Errorf("%w: it is of the cluster %q, and this member is of %q", ErrForeign, id.Cluster,
 			own.Cluster)
-	case id.Secret != own.Secret:
+	case id.Secret != own.Secret && (own.Second == "" || id.Secret != own.Second):
 		return head{}, fmt.Errorf("%w: it was written under another secret, so no key in it is known", ErrForeign)
 	case id.Member != own.Member:
 		return head{}, fmt.Errorf("%w: it is of the member %q, and this one is %q", ErrForeign, id.Member, own.Member)
@@ -168,6 +170,16 @@ func appendFrame(b []byte, at place, id uint32, r *peer.Record, before func(key 
 
 // sum returns the identity's part of the checksums of records.
 func (i *Identity) sum() uint32 { return crc32.Checksum(i.append(nil), castagnoli()) }
+
+// sums returns the sums of all identities whose records are read.
+func (i *Identity) sums() []uint32 {
+	if i.Second == "" {
+		return []uint32{i.sum()}
+	}
+	second := *i
+	second.Secret = i.Second
+	return []uint32{i.sum(), second.sum()}
+}
 
 func checksum(id uint32, of place, body []byte) uint32 {
 	var at [20]byte

@@ -305,6 +305,46 @@ func TestAfterAnError(t *testing.T) {
 	}
 }
 
+// A member that gets another secret reads what it wrote under the one before as long as it has both, also where the
+// header of a segment is damaged. Once all was written anew, the new one suffices.
+func TestASecondSecret(t *testing.T) {
+	m := new(disktest.Memory)
+	s := open(t, m)
+	if err := errors.Join(write(s, 1, 0, 7, true, 10), s.Sync(true), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	next, both := own, own
+	next.Secret = "next"
+	both.Secret, both.Second = "next", own.Secret
+	if _, err := disk.Open(disk.Config{Files: m, Identity: next}); !errors.Is(err, disk.ErrForeign) {
+		t.Errorf("the new secret alone: %v", err)
+	}
+	damaged := m.Copy()
+	damaged.Bytes(segments(t, m)[0])[20]++
+	for files, want := range map[*disktest.Memory]int{damaged: 1, m: 0} {
+		s, err := disk.Open(disk.Config{Files: files, Identity: both})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have, damages := read(s); len(damages) != want || have[1] != 7 {
+			t.Errorf("with both: %v, %v", have, damages)
+		}
+		if err := errors.Join(write(s, 1, 7, 8, true, 10), s.Sync(true), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := disk.Open(disk.Config{Files: m, Identity: next})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if have, damages := read(s); len(damages) > 0 || have[1] != 8 {
+		t.Errorf("with the new one: %v, %v", have, damages)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A directory with another one's files is refused, and the error says what differs and what to do. With Discard they
 // are set aside.
 func TestAnotherOnesDirectory(t *testing.T) {
