@@ -15,46 +15,36 @@ type front struct {
 	callers *frontend.Frontend // what their sessions share
 }
 
-// readQuestion reads a check, and charges the caller's budget for it.
-func (f *front) readQuestion(w http.ResponseWriter, r *http.Request, h *listen.Hold, by *frontend.Session) (*question,
-	error) {
-	if r.Method == http.MethodGet {
-		if err := by.Spend(1, len(r.URL.RawQuery)); err != nil {
-			return nil, err
-		}
-		return parseQuery(r.URL.RawQuery)
-	}
-	body, err := readBodyOf(by, w, r, h)
-	if err != nil {
-		return nil, err
-	}
-	return parseQuestion(body, f.checkFields())
-}
-
-// ask reads what a caller posts to have something done, of the fields given, charges the
-// caller's budget for it, and admits it.
-func (f *front) ask(w http.ResponseWriter, r *http.Request, h *listen.Hold, fields []field, a Action) (frontend.Session,
+// read begins the session of a caller, reads what it asks, of the fields given, and charges its budget for it.
+func (f *front) read(w http.ResponseWriter, r *http.Request, h *listen.Hold, fields func() []field) (frontend.Session,
 	*question, error) {
 	by, err := overhttp.Identify(f.callers, r)
 	if err != nil {
 		return by, nil, err
 	}
-	body, err := readBodyOf(&by, w, r, h)
-	var q *question
-	if err == nil {
-		q, err = parseQuestion(body, fields)
+	if r.Method == http.MethodGet {
+		if err := by.Spend(1, len(r.URL.RawQuery)); err != nil {
+			return by, nil, err
+		}
+		q, err := parseQuery(r.URL.RawQuery)
+		return by, q, err
 	}
+	body, err := readBody(w, r, h)
+	if err := spendRead(&by, w, 1, err); err != nil {
+		return by, nil, err
+	}
+	q, err := parseQuestion(body, fields())
+	return by, q, err
+}
+
+// ask is read, and admits what is asked.
+func (f *front) ask(w http.ResponseWriter, r *http.Request, h *listen.Hold, fields func() []field,
+	a Action) (frontend.Session, *question, error) {
+	by, q, err := f.read(w, r, h, fields)
 	if err == nil {
 		err = by.Admit(&q.request, a)
 	}
 	return by, q, err
-}
-
-// readBodyOf reads the body of a message that asks for one thing, and charges the caller's budget
-// for it.
-func readBodyOf(by *frontend.Session, w http.ResponseWriter, r *http.Request, h *listen.Hold) ([]byte, error) {
-	body, err := readBody(w, r, h)
-	return body, spendRead(by, w, 1, err)
 }
 
 // spendRead charges the caller's budget for the body of a message of so many checks, which may

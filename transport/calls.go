@@ -7,8 +7,11 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/internal/weirwire"
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
 // fullCall is a call whose request the protobuf library decodes.
@@ -49,6 +52,47 @@ func (c *fullCall) receive(s *service, name string, begin time.Time, decode func
 	return s.end(name, begin, s.unread(&c.hold, err))
 }
 
+// full returns the gRPC method of a name whose message the protobuf library decodes: do answers it.
+func full[T any, M interface {
+	*T
+	proto.Message
+}, R proto.Message](s *service, name string, do func(context.Context, M) (R, error)) unary {
+	return func(ctx context.Context, decode func(any) error) (any, error) {
+		m := M(new(T))
+		c := fullCall{message: m, hold: listen.Hold{Room: &s.room, Context: ctx}}
+		defer c.hold.Release()
+		if err := c.receive(s, name, s.begin(), decode); err != nil {
+			return nil, err
+		}
+		out, err := do(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		return s.encode(out, &c.hold)
+	}
+}
+
+// aboutOne is a message about one request.
+type aboutOne interface {
+	proto.Message
+	weirwire.Asked
+}
+
+// admit turns a message into a request, except its cost, charges the caller's budget for it, and admits it.
+func (s *service) admit(ctx context.Context, r *limiter.Request, m aboutOne, a Action) (frontend.Session, error) {
+	by, err := s.identify(ctx)
+	if err == nil {
+		err = by.Spend(1, proto.Size(m))
+	}
+	if err == nil {
+		err = s.fillRequest(r, m)
+	}
+	if err == nil {
+		err = by.Admit(r, a)
+	}
+	return by, err
+}
+
 // encodedReply is a reply of which nothing but its bytes is kept.
 type encodedReply struct {
 	out mem.Buffer
@@ -63,7 +107,11 @@ func (s *service) encode(m proto.Message, h *listen.Hold) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return encodedReply{out: s.answers.BufferOf(&out, h)}, nil
+	reply := encodedReply{out: s.answers.BufferOf(&out, h)}
+	if reset, ok := m.(*weirv1.ResetResponse); ok {
+		reply.why = frontend.WhyReset(int(reset.GetCounters()))
+	}
+	return reply, nil
 }
 
 // unary serves a unary call.

@@ -67,11 +67,11 @@ func TestPartsAreCountedFirst(t *testing.T) {
 		return err
 	}
 	explain := func(in []byte) error {
-		_, err := s.serveExplain(ctx, decoding(string(in)))
+		_, err := full(s, "Explain", s.Explain)(ctx, decoding(string(in)))
 		return err
 	}
 	reset := func(in []byte) error {
-		_, err := s.serveReset(ctx, decoding(string(in)))
+		_, err := full(s, "Reset", s.Reset)(ctx, decoding(string(in)))
 		return err
 	}
 	batch := func(in []byte) error {

@@ -6,28 +6,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/weirlimit/weir/internal/frontend/overhttp"
 	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
-
-// serveExplain is the gRPC method Explain.
-func (s *service) serveExplain(ctx context.Context, decode func(any) error) (any, error) {
-	m := new(weirv1.CheckRequest)
-	c := fullCall{message: m, hold: listen.Hold{Room: &s.room, Context: ctx}}
-	defer c.hold.Release()
-	begin := s.begin()
-	if err := c.receive(s, "Explain", begin, decode); err != nil {
-		return nil, err
-	}
-	out, err := s.Explain(ctx, m)
-	if err != nil {
-		return nil, err
-	}
-	return s.encode(out, &c.hold)
-}
 
 // Explain implements the service.
 func (s *service) Explain(ctx context.Context, m *weirv1.CheckRequest) (*weirv1.ExplainResponse, error) {
@@ -38,16 +21,7 @@ func (s *service) Explain(ctx context.Context, m *weirv1.CheckRequest) (*weirv1.
 
 func (s *service) explainMessage(ctx context.Context, m *weirv1.CheckRequest) (*weirv1.ExplainResponse, error) {
 	var r limiter.Request
-	by, err := s.identify(ctx)
-	if err == nil {
-		err = by.Spend(1, proto.Size(m))
-	}
-	if err == nil {
-		err = s.fillRequest(&r, m)
-	}
-	if err == nil {
-		err = by.Admit(&r, ActionExplain)
-	}
+	by, err := s.admit(ctx, &r, m, ActionExplain)
 	if err == nil {
 		err = by.About(&r, m.GetTenant(), ActionExplain)
 	}
@@ -74,15 +48,7 @@ func (s *service) explainMessage(ctx context.Context, m *weirv1.CheckRequest) (*
 func (f *front) serveExplain(w http.ResponseWriter, r *http.Request) {
 	h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
 	defer h.Release()
-	by, err := overhttp.Identify(f.callers, r)
-	if err != nil {
-		writeError(w, err)
-		return
-	}
-	q, err := f.readQuestion(w, r, &h, &by)
-	if err == nil {
-		err = by.Admit(&q.request, ActionExplain)
-	}
+	by, q, err := f.ask(w, r, &h, f.checkFields, ActionExplain)
 	if err == nil {
 		err = by.About(&q.request, q.tenant, ActionExplain)
 	}

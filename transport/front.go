@@ -93,12 +93,7 @@ func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
 func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
 	h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
 	defer h.Release()
-	by, err := overhttp.Identify(f.callers, r)
-	if err != nil {
-		writeError(w, err)
-		return
-	}
-	q, err := f.readQuestion(w, r, &h, &by)
+	by, q, err := f.read(w, r, &h, f.checkFields)
 	if err == nil {
 		err = f.mayRefund(q.receipt || q.request.Hold > 0)
 	}
@@ -218,6 +213,9 @@ type resetResult struct {
 	Counters int `json:"counters"`
 }
 
+// clearFields returns the fields of a reset.
+func (f *front) clearFields() []field { return append(f.resetFields(), tenantField()) }
+
 // serveReset deletes the counters of a request.
 func (f *front) serveReset(w http.ResponseWriter, r *http.Request) {
 	if err := f.callers.Allows(ActionReset); err != nil {
@@ -226,7 +224,7 @@ func (f *front) serveReset(w http.ResponseWriter, r *http.Request) {
 	}
 	h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
 	defer h.Release()
-	by, q, err := f.ask(w, r, &h, append(f.resetFields(), tenantField()), ActionReset)
+	by, q, err := f.ask(w, r, &h, f.clearFields, ActionReset)
 	if err == nil {
 		err = by.About(&q.request, q.tenant, ActionReset)
 	}

@@ -36,34 +36,29 @@ func (s *service) description() *grpc.ServiceDesc {
 	desc := weirv1.Limiter_ServiceDesc
 	desc.Methods = slices.Clone(desc.Methods)
 	for i := range desc.Methods {
-		switch m := &desc.Methods[i]; m.MethodName {
+		m := &desc.Methods[i]
+		handle := func(a Action, accounted bool, serve unary) {
+			m.Handler = s.guarded(a, accounted, traced(s.front, m.MethodName, serve))
+		}
+		switch name := m.MethodName; name {
 		case "Check":
-			m.Handler = s.guarded(ActionCheck, false, traced(s.front, "Check", s.serveCheck))
+			handle(ActionCheck, false, s.serveCheck)
 		case "CheckBatch":
-			m.Handler = s.guarded(ActionCheck, false, traced(s.front, "CheckBatch", s.serveBatch))
+			handle(ActionCheck, false, s.serveBatch)
 		case "Lease":
-			m.Handler = s.guarded(ActionLease, false, traced(s.front, "Lease", lending{s}.serve))
+			handle(ActionLease, false, lending{s}.serve)
 		case "Explain":
-			m.Handler = s.guarded(ActionExplain, false, traced(s.front, "Explain", s.serveExplain))
+			handle(ActionExplain, false, full(s, name, s.Explain))
 		case "Reset":
-			m.Handler = s.guarded(ActionReset, true, traced(s.front, "Reset", s.serveReset))
+			handle(ActionReset, true, full(s, name, s.Reset))
 		case "Refund":
-			m.Handler = s.guarded(ActionRefund, true, traced(s.front, "Refund", s.serveRefund))
+			handle(ActionRefund, true, full(s, name, s.Refund))
 		case "Settle":
-			m.Handler = s.guarded(ActionRefund, false, traced(s.front, "Settle",
-				s.serveReservation("Settle", func() aboutReservation {
-					return new(weirv1.SettleRequest)
-				})))
+			handle(ActionRefund, false, full(s, name, s.Settle))
 		case "Cancel":
-			m.Handler = s.guarded(ActionRefund, false, traced(s.front, "Cancel",
-				s.serveReservation("Cancel", func() aboutReservation {
-					return new(weirv1.CancelRequest)
-				})))
+			handle(ActionRefund, false, full(s, name, s.Cancel))
 		case "Extend":
-			m.Handler = s.guarded(ActionRefund, false, traced(s.front, "Extend",
-				s.serveReservation("Extend", func() aboutReservation {
-					return new(weirv1.ExtendRequest)
-				})))
+			handle(ActionRefund, false, full(s, name, s.Extend))
 		}
 	}
 	return &desc

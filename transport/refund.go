@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
@@ -21,22 +19,6 @@ func refund(ctx context.Context, by *frontend.Session, r limiter.Request, sealed
 	return by.Refund(ctx, r, limiter.SealedReceipt(sealed))
 }
 
-// serveRefund is the gRPC method Refund.
-func (s *service) serveRefund(ctx context.Context, decode func(any) error) (any, error) {
-	m := new(weirv1.RefundRequest)
-	c := fullCall{message: m, hold: listen.Hold{Room: &s.room, Context: ctx}}
-	defer c.hold.Release()
-	begin := s.begin()
-	if err := c.receive(s, "Refund", begin, decode); err != nil {
-		return nil, err
-	}
-	out, err := s.Refund(ctx, m)
-	if err != nil {
-		return nil, err
-	}
-	return s.encode(out, &c.hold)
-}
-
 // Refund implements the service.
 func (s *service) Refund(ctx context.Context, m *weirv1.RefundRequest) (*weirv1.RefundResponse, error) {
 	begin := s.begin()
@@ -48,16 +30,7 @@ func (s *service) refundMessage(ctx context.Context, m *weirv1.RefundRequest) er
 		return err
 	}
 	var r limiter.Request
-	by, err := s.identify(ctx)
-	if err == nil {
-		err = by.Spend(1, proto.Size(m))
-	}
-	if err == nil {
-		err = s.fillRequest(&r, m)
-	}
-	if err == nil {
-		err = by.Admit(&r, ActionRefund)
-	}
+	by, err := s.admit(ctx, &r, m, ActionRefund)
 	if err != nil {
 		return err
 	}
@@ -82,7 +55,7 @@ func (f *front) serveRefund(w http.ResponseWriter, r *http.Request) {
 	}
 	h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
 	defer h.Release()
-	by, q, err := f.ask(w, r, &h, f.refundFields(), ActionRefund)
+	by, q, err := f.ask(w, r, &h, f.refundFields, ActionRefund)
 	if err == nil {
 		err = refund(r.Context(), &by, q.request, q.sealed)
 	}

@@ -3,10 +3,7 @@ package transport
 import (
 	"context"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/weirlimit/weir/internal/frontend"
-	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
@@ -14,28 +11,8 @@ import (
 
 // aboutReservation is a message that names a reservation.
 type aboutReservation interface {
-	proto.Message
-	weirwire.Asked
+	aboutOne
 	GetIdTtlUs() int64
-}
-
-// serveReservation returns the gRPC method of a name that does something with a reservation.
-// message returns an empty request.
-func (s *service) serveReservation(name string, message func() aboutReservation) unary {
-	return func(ctx context.Context, decode func(any) error) (any, error) {
-		m := message()
-		c := fullCall{message: m, hold: listen.Hold{Room: &s.room, Context: ctx}}
-		defer c.hold.Release()
-		begin := s.begin()
-		if err := c.receive(s, name, begin, decode); err != nil {
-			return nil, err
-		}
-		out, err := s.amendNamed(ctx, name, m)
-		if err != nil {
-			return nil, err
-		}
-		return s.encode(out, &c.hold)
-	}
 }
 
 // Settle implements the service.
@@ -67,19 +44,10 @@ func (s *service) reservation(ctx context.Context, m aboutReservation) (*weirv1.
 		return nil, err
 	}
 	var q question
-	by, err := s.identify(ctx)
-	if err == nil {
-		err = by.Spend(1, proto.Size(m))
-	}
-	if err == nil {
-		err = s.fillRequest(&q.request, m)
-	}
-	if err == nil {
-		q.request.IDTTL = weirwire.IDTime(m.GetIdTtlUs())
-		err = by.Admit(&q.request, ActionRefund)
-	}
+	by, err := s.admit(ctx, &q.request, m, ActionRefund)
 	var out limiter.Amended
 	if err == nil {
+		q.request.IDTTL = weirwire.IDTime(m.GetIdTtlUs())
 		out, err = amendBy(ctx, &by, &q, m)
 	}
 	if err != nil {

@@ -108,7 +108,7 @@ func (f *front) serveAmend(fields func() []field, do func(context.Context, *fron
 		}
 		h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
 		defer h.Release()
-		by, q, err := f.ask(w, r, &h, fields(), ActionRefund)
+		by, q, err := f.ask(w, r, &h, fields, ActionRefund)
 		var out limiter.Amended
 		if err == nil {
 			out, err = do(r.Context(), &by, q)
