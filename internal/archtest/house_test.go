@@ -81,6 +81,7 @@ func house() []row {
 		{path: "internal/built", floor: 0, knows: "what a program was built from: version, commit, settings", never: join(
 			no(imports, "every program has it", "ours", "third-party"),
 		)},
+		{path: "internal/commandline", floor: 0, knows: "errors, suggestions, help and completion of command lines"},
 		{path: "internal/manual", floor: 0, knows: "commands and flags -> the manual page of a program"},
 		{path: "internal/disk", floor: 1, knows: "records in segments of a directory, with checksums", never: join(
 			clocks("what is written names its own instant"),
@@ -397,7 +398,8 @@ func libraries() []library {
 			"a keyed hash makes identities that nobody outside can make collide"},
 		{"github.com/goccy/go-yaml", []string{"internal/yamltree"},
 			"a file of each kind is read in one place, with the position of each mistake"},
-		{"github.com/spf13", []string{"cmd/node", "cmd/weir", "internal/manual"}, "flags are the business of programs"},
+		{"github.com/spf13", []string{"cmd/node", "cmd/weir", "internal/commandline", "internal/manual"},
+			"flags are the business of programs"},
 		{"golang.org/x/term", []string{"cmd/node", "cmd/weir"}, "terminals are the business of programs"},
 		{"golang.org/x/sys", []string{"cmd/node", "cmd/weir", "chaos", "internal/loadgen"},
 			"timers of the kernel, processes and terminals are the business of programs"},

@@ -16,10 +16,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
+	"github.com/weirlimit/weir/internal/commandline"
 	"github.com/weirlimit/weir/internal/manual"
-	"github.com/weirlimit/weir/internal/spelling"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -68,7 +67,7 @@ func Run(ctx context.Context, args []string, w World) int {
 	if len(args) <= 1 && filepath.Base(name) == "ratelimit" {
 		own, notes, err := ratelimitFlags(w.Environ)
 		if err != nil {
-			return a.report(usageError{err})
+			return a.report(commandline.UsageError{Err: err})
 		}
 		for _, note := range notes {
 			a.printError(errors.New(note))
@@ -82,19 +81,9 @@ func Run(ctx context.Context, args []string, w World) int {
 // app is one run of the program.
 type app struct{ World }
 
-// usageError marks an error as one of the command line or the environment.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
 // usage returns an error of the command line that points to the help of cmd.
 func usage(cmd *cobra.Command, format string, args ...any) error {
-	err := fmt.Errorf(format, args...)
-	where := `; see "` + cmd.CommandPath() + ` --help"`
-	if strings.HasSuffix(err.Error(), "?") {
-		where = ` See "` + cmd.CommandPath() + ` --help"`
-	}
-	return usageError{fmt.Errorf("%w%s", err, where)}
+	return commandline.Usage(cmd, format, args...)
 }
 
 // errReported is returned by commands that have printed their error already.
@@ -102,7 +91,7 @@ var errReported = errors.New("reported")
 
 // report prints an error, if there is one, and returns the exit status.
 func (a *app) report(err error) int {
-	var wrong usageError
+	var wrong commandline.UsageError
 	var invalid *rules.Error
 	switch {
 	case err == nil:
@@ -162,7 +151,7 @@ Exit status: 0 stopped in good order, 1 failed, 64 wrong usage.`,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage(cmd, "there is no command %q%s", args[0], didYouMean(cmd, args[0]))
+				return commandline.NoCommand(cmd, args[0])
 			}
 			return a.serve(cmd, o)
 		},
@@ -172,12 +161,11 @@ Exit status: 0 stopped in good order, 1 failed, 64 wrong usage.`,
 	root.SetIn(&bytes.Buffer{})
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(commandline.Flag)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(a.serveCommand(), a.demoCommand(), a.healthCommand(), a.keysCommand(), a.versionCommand(),
 		manual.Command(a.print))
-	root.SetHelpCommand(helpCommand(root))
-	strictCompletion(root)
+	commandline.Strict(root, "  node help serve", commandline.NoCommand)
 	for _, cmd := range append(root.Commands(), root) {
 		cmd.Example = called.ReplaceAllString(cmd.Example, "${1}"+root.Name()+"${2}")
 	}
@@ -193,90 +181,4 @@ func (a *app) program() string {
 		return "weir-node"
 	}
 	return "node"
-}
-
-// helpCommand is the library's help command, except that it refuses an unknown command.
-func helpCommand(root *cobra.Command) *cobra.Command {
-	return &cobra.Command{
-		Use:     "help [COMMAND]",
-		Short:   "Show how a command is used",
-		Example: "  node help serve",
-		RunE: func(_ *cobra.Command, args []string) error {
-			cmd, rest, err := root.Find(args)
-			if err != nil || len(rest) > 0 {
-				typed := strings.Join(args, " ")
-				return usage(root, "there is no command %q%s", typed, didYouMean(root, typed))
-			}
-			cmd.InitDefaultHelpFlag()
-			return cmd.Help()
-		},
-	}
-}
-
-// strictCompletion makes the library's completion command refuse an unknown shell. By
-// itself it would print its help and succeed.
-func strictCompletion(root *cobra.Command) {
-	root.InitDefaultCompletionCmd()
-	for _, c := range root.Commands() {
-		if c.Name() != "completion" {
-			continue
-		}
-		c.Short = "Print the completion of commands and flags for a shell"
-		c.Args = cobra.ArbitraryArgs
-		c.RunE = func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usage(cmd, "there is no completion for %q: give bash, zsh, fish or powershell", args[0])
-			}
-			return cmd.Help()
-		}
-	}
-}
-
-// noArgs returns an error if there are arguments.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usage(cmd, "%q takes no arguments, but %q was given", cmd.CommandPath(), args[0])
-	}
-	return nil
-}
-
-// nearest returns the most similar known word, "" if none is similar.
-func nearest(typed string, known []string) string {
-	// The words are wrapped in commands, because the library searches among commands.
-	words := &cobra.Command{SuggestionsMinimumDistance: 2}
-	for _, k := range known {
-		words.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
-	}
-	if near := words.SuggestionsFor(typed); len(near) > 0 {
-		return near[0]
-	}
-	return ""
-}
-
-// didYouMean suggests the command most similar to what was typed.
-func didYouMean(cmd *cobra.Command, typed string) string {
-	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(typed); len(near) > 0 {
-		return fmt.Sprintf(": did you mean %q?", near[0])
-	}
-	return ""
-}
-
-// flagError returns the error of an invalid flag, with a suggestion.
-func flagError(cmd *cobra.Command, err error) error {
-	if bad := (*pflag.InvalidValueError)(nil); errors.As(err, &bad) {
-		cause := bad.Unwrap()
-		return usage(cmd, "%s%s", strings.TrimSuffix(err.Error(), cause.Error()), spelling.Want(cause))
-	}
-	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
-		return usage(cmd, "%w", err)
-	}
-	var known []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
-	typed := "--" + unknown.GetSpecifiedName()
-	if near := nearest(typed, known); near != "" {
-		return usage(cmd, "there is no flag %s: did you mean %s?", typed, near)
-	}
-	return usage(cmd, "there is no flag %s", typed)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/weirlimit/weir/cluster"
 	"github.com/weirlimit/weir/cmd/node/internal/demo"
 	"github.com/weirlimit/weir/cmd/node/internal/server"
+	"github.com/weirlimit/weir/internal/commandline"
 )
 
 func (a *app) demoCommand() *cobra.Command {
@@ -32,7 +33,7 @@ Ctrl-C ends it.`,
 		Example: `  node demo
   node demo --kill
   node demo --http-addr 127.0.0.1:0 --grpc-addr 127.0.0.1:0 --admin-addr 127.0.0.1:0`,
-		Args: noArgs,
+		Args: commandline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd, o, kill) },
 	}
 	o.addCommonFlags(cmd.Flags())

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/internal/commandline"
 )
 
 // healthOptions are the node to ask and the timeout.
@@ -36,7 +38,7 @@ for that.
 Exit status: 0 it serves, 1 it does not, 64 wrong usage.`,
 		Example: `  node health
   node health --health-addr 127.0.0.1:9083 --timeout 500ms`,
-		Args: noArgs,
+		Args: commandline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := readEnvironment(cmd, a.Environ, settings()); err != nil {
 				return err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirlimit/weir/cmd/node/internal/server"
 	"github.com/weirlimit/weir/internal/built"
+	"github.com/weirlimit/weir/internal/commandline"
 	"github.com/weirlimit/weir/redisstore"
 )
 
@@ -48,7 +49,7 @@ Without it keep the addresses on a network that you trust.`,
     --admin-addr 127.0.0.1:8182 --health-addr 127.0.0.1:8183
   node serve --rules rules.yaml --backend redis --redis-addr 127.0.0.1:6379
   WEIR_RULES=/etc/weir/rules.yaml WEIR_LOG_LEVEL=debug node serve`,
-		Args: noArgs,
+		Args: commandline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd, o) },
 	}
 	o.addServeFlags(cmd.Flags())

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weirlimit/weir/internal/commandline"
 	"github.com/weirlimit/weir/internal/spelling"
 )
 
@@ -139,7 +140,7 @@ func readEnvironment(cmd *cobra.Command, environ, all []string) (warnings []stri
 }
 
 func unknownVariable(name string, known []string) string {
-	if near := nearest(name, known); near != "" {
+	if near := commandline.Nearest(name, known); near != "" {
 		return fmt.Sprintf("there is no setting %s: did you mean %s?", name, near)
 	}
 	return fmt.Sprintf("there is no setting %s", name)

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/internal/built"
+	"github.com/weirlimit/weir/internal/commandline"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -14,7 +15,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version, the commit and how it was built",
 		Example: "  node version",
-		Args:    noArgs,
+		Args:    commandline.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return a.print(a.version() + "\n") },
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirlimit/weir/cmd/weir/internal/bench"
 	"github.com/weirlimit/weir/cmd/weir/internal/load"
+	"github.com/weirlimit/weir/internal/commandline"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -74,7 +75,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, or the node cannot be asked.`,
   weir bench --mode unary,batch,stream --server 127.0.0.1:8081 --server-admin 127.0.0.1:8082
   weir bench --mode stream --server 127.0.0.1:8081,127.0.0.1:8181,127.0.0.1:8281 --dist zipf
   weir bench --mode unary --server 127.0.0.1:8081 --rate 1000,5000,10000,20000 --svg waits.svg`,
-		Args: noArgs,
+		Args: commandline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.printRules {
 				return a.print([]byte(bench.Rules() + load.Rules()))

@@ -48,7 +48,7 @@ In production, let your own authority issue them, with the same names.`,
   weir cert client shop
   weir cert admin ada --valid 8h`,
 		Args: cobra.ArbitraryArgs,
-		RunE: oneOf("cert"),
+		RunE: oneOf,
 	}
 	cmd.AddCommand(a.authorityCommand(), a.nodeCertCommand(),
 		a.callerCertCommand("client", "Make a client's certificate", "shop"),

@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
+	"github.com/weirlimit/weir/internal/commandline"
 	"github.com/weirlimit/weir/internal/manual"
-	"github.com/weirlimit/weir/internal/spelling"
 )
 
 // Exit statuses, of all commands.
@@ -57,19 +57,9 @@ func Run(ctx context.Context, args []string, s Streams) int {
 // app is one run of the program.
 type app struct{ Streams }
 
-// usageError marks an error as one of the command line.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
 // usage returns an error of the command line that points to the help of cmd.
 func usage(cmd *cobra.Command, format string, args ...any) error {
-	err := fmt.Errorf(format, args...)
-	where := `; see "` + cmd.CommandPath() + ` --help"`
-	if strings.HasSuffix(err.Error(), "?") {
-		where = ` See "` + cmd.CommandPath() + ` --help"`
-	}
-	return usageError{fmt.Errorf("%w%s", err, where)}
+	return commandline.Usage(cmd, format, args...)
 }
 
 // errDenied is returned by check after it printed the denial.
@@ -80,7 +70,7 @@ var errReported = errors.New("reported")
 
 // report prints an error, if there is one, and returns the exit status.
 func (a *app) report(err error) int {
-	var wrong usageError
+	var wrong commandline.UsageError
 	var away unreachableError
 	switch {
 	case err == nil:
@@ -181,12 +171,7 @@ adds 3, denied.`,
 		Args:          cobra.ArbitraryArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			return usage(cmd, "there is no command %q%s", args[0], didYouMean(cmd, args[0]))
-		},
+		RunE:          oneOf,
 	}
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
@@ -199,101 +184,38 @@ adds 3, denied.`,
 		a.topCommand(), a.denialsCommand(), a.rulesCommand(), a.overrideCommand(), a.exportCommand(), a.importCommand(),
 		a.benchCommand(), a.certCommand(), a.permissionsCommand(), a.versionCommand(),
 		manual.Command(func(page string) error { return a.print([]byte(page)) }))
-	root.SetHelpCommand(helpCommand(root))
-	strictCompletion(root)
+	commandline.Strict(root, "  weir help replay", noCommand)
 	return root
 }
 
 // oneOf runs a command that has commands of its own: it shows its help, and refuses a word
 // that is none of them.
-func oneOf(name string) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return cmd.Help()
-		}
-		return usage(cmd, "there is no command %q%s", name+" "+args[0], didYouMean(cmd, args[0]))
+func oneOf(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
 	}
+	return noCommand(cmd, args[0])
 }
 
-// helpCommand is the library's help command, except that it refuses an unknown command.
-func helpCommand(root *cobra.Command) *cobra.Command {
-	return &cobra.Command{
-		Use:     "help [COMMAND]",
-		Short:   "Show how a command is used",
-		Example: "  weir help replay",
-		RunE: func(_ *cobra.Command, args []string) error {
-			cmd, rest, err := root.Find(args)
-			if err != nil || len(rest) > 0 {
-				return usage(root, "there is no command %q%s", strings.Join(args, " "), didYouMean(root, strings.Join(args, " ")))
-			}
-			cmd.InitDefaultHelpFlag()
-			return cmd.Help()
-		},
-		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) (names []string, _ cobra.ShellCompDirective) {
-			for _, c := range root.Commands() {
-				if len(args) == 0 && c.IsAvailableCommand() && strings.HasPrefix(c.Name(), typed) {
-					names = append(names, c.Name())
-				}
-			}
-			return names, cobra.ShellCompDirectiveNoFileComp
-		},
-	}
-}
-
-// strictCompletion makes the library's completion command refuse an unknown shell. By
-// itself it would print its help and succeed.
-func strictCompletion(root *cobra.Command) {
-	root.InitDefaultCompletionCmd()
-	for _, c := range root.Commands() {
-		if c.Name() != "completion" {
-			continue
-		}
-		c.Short = "Print the completion of commands and flags for a shell"
-		c.Args = cobra.ArbitraryArgs
-		c.RunE = func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usage(cmd, "there is no completion for %q: give bash, zsh, fish or powershell", args[0])
-			}
-			return cmd.Help()
-		}
-	}
-}
-
-// didYouMean suggests the command most similar to what was typed.
-func didYouMean(cmd *cobra.Command, typed string) string {
+// noCommand returns an error for a word below cmd that is no command, with the most similar one.
+func noCommand(cmd *cobra.Command, typed string) error {
 	if cmd.Parent() == nil && typed == "explain" {
-		return `: did you mean "check --explain"?`
+		return usage(cmd, `there is no command "explain": did you mean "check --explain"?`)
 	}
-	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(typed); len(near) > 0 {
-		return fmt.Sprintf(": did you mean %q?", near[0])
-	}
-	return ""
+	return commandline.NoCommand(cmd, typed)
 }
 
 // flagError returns the error of an invalid flag, with a suggestion.
 func flagError(cmd *cobra.Command, err error) error {
 	if cmd.Parent() == nil && cmd.Flags().NArg() > 0 { // what precedes the flag is no command
-		typed := cmd.Flags().Arg(0)
-		return usage(cmd, "there is no command %q%s", typed, didYouMean(cmd, typed))
+		return noCommand(cmd, cmd.Flags().Arg(0))
 	}
-	if bad := (*pflag.InvalidValueError)(nil); errors.As(err, &bad) {
-		cause := bad.Unwrap()
-		return usage(cmd, "%s%s", strings.TrimSuffix(err.Error(), cause.Error()), spelling.Want(cause))
+	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+		name := strings.ToUpper(unknown.GetSpecifiedName())
+		if slices.Contains(strings.Fields(cmd.Use), name) {
+			return usage(cmd, "there is no flag --%s: %s is given as it is, as in %s", unknown.GetSpecifiedName(),
+				name, cmd.CommandPath()+strings.TrimPrefix(cmd.Use, cmd.Name()))
+		}
 	}
-	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
-		return usage(cmd, "%w", err)
-	}
-	if name := strings.ToUpper(unknown.GetSpecifiedName()); slices.Contains(strings.Fields(cmd.Use), name) {
-		return usage(cmd, "there is no flag --%s: %s is given as it is, as in %s", unknown.GetSpecifiedName(), name,
-			cmd.CommandPath()+strings.TrimPrefix(cmd.Use, cmd.Name()))
-	}
-	// The flags are wrapped in commands, because the library searches among commands.
-	known := &cobra.Command{}
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		known.AddCommand(&cobra.Command{Use: "--" + f.Name, Run: func(*cobra.Command, []string) {}})
-	})
-	typed := "--" + unknown.GetSpecifiedName()
-	return usage(cmd, "there is no flag %s%s", typed, strings.ReplaceAll(didYouMean(known, typed), `"`, ""))
+	return commandline.Flag(cmd, err)
 }

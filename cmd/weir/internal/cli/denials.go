@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
+	"github.com/weirlimit/weir/internal/commandline"
 	"github.com/weirlimit/weir/internal/console"
 	"github.com/weirlimit/weir/internal/denials"
 )
@@ -45,7 +46,7 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked, 3 there was no denial
 			case q.at != "" && (q.since != "" || q.until != ""):
 				return usage(cmd, "--at and --since or --until are both given: --at is the minute before and after a time")
 			}
-			return noArgs(cmd, args)
+			return commandline.NoArgs(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			h, err := a.adminServer(cmd, &server)

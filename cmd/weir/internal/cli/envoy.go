@@ -17,7 +17,7 @@ func (a *app) envoyCommand() *cobra.Command {
 		Use:   "envoy",
 		Short: "Check files of Envoy's rate limit service",
 		Args:  cobra.ArbitraryArgs,
-		RunE:  oneOf("envoy"),
+		RunE:  oneOf,
 	}
 	var merge, ignoreDots bool
 	var quotas uint16

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
+	"github.com/weirlimit/weir/internal/commandline"
 	"github.com/weirlimit/weir/transport"
 )
 
@@ -49,7 +50,7 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
   weir members --server unix:/run/weir/admin.sock
   weir members forget node-3
   weir members expel node-3`,
-		Args: noArgs,
+		Args: commandline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			h, err := a.adminServer(cmd, &server)
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
+	"github.com/weirlimit/weir/internal/commandline"
 	"github.com/weirlimit/weir/internal/console"
 	"github.com/weirlimit/weir/internal/overrides"
 )
@@ -32,7 +33,7 @@ permissions file from its own machine.`,
   weir override set --rule api --user ada --limit 10/minute --why "runs a migration"
   weir override list
   weir override remove --rule api --user ada`,
-		Args: noArgs,
+		Args: commandline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return usage(cmd, "give one of set, list and remove")
 		},
@@ -69,7 +70,7 @@ func (a *app) overrideSet(server *adminFlags) *cobra.Command {
 			case last < time.Second || last > overrides.MaxFor:
 				return usage(cmd, "--for %v is out of range: give 1s to %v", last, overrides.MaxFor)
 			}
-			return noArgs(cmd, args)
+			return commandline.NoArgs(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w.For = last.String()
@@ -101,7 +102,7 @@ func (a *app) overrideRemove(server *adminFlags) *cobra.Command {
 			if w.Rule == "" || (w.User == "") == (w.IP == "") {
 				return usage(cmd, needsWhom)
 			}
-			return noArgs(cmd, args)
+			return commandline.NoArgs(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.changeOverrides(cmd, server, "/v1/overrides/remove", w, asJSON)
@@ -121,7 +122,7 @@ func (a *app) overrideList(server *adminFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the overrides in force",
-		Args:  noArgs,
+		Args:  commandline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			h, err := a.adminServer(cmd, server)
 			if err != nil {
@@ -200,7 +201,7 @@ alone, as it was loaded.
 Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 		Example: `  weir rules
   weir rules --file > rules.yaml`,
-		Args: noArgs,
+		Args: commandline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			h, err := a.adminServer(cmd, &server)
 			if err != nil {

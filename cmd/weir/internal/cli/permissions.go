@@ -16,7 +16,7 @@ func (a *app) permissionsCommand() *cobra.Command {
 		Short:   "Try a permissions file before it is in force",
 		Example: "  weir permissions check permissions.yaml",
 		Args:    cobra.ArbitraryArgs,
-		RunE:    oneOf("permissions"),
+		RunE:    oneOf,
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "check FILE",

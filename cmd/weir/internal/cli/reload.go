@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
+	"github.com/weirlimit/weir/internal/commandline"
 	"github.com/weirlimit/weir/rules"
 	"github.com/weirlimit/weir/transport"
 )
@@ -27,7 +28,7 @@ socket of its administration.
 Exit status: 0 the file is in force, 1 it was refused, 2 the node cannot be asked.`,
 		Example: `  weir reload
   weir reload --server unix:/run/weir/admin.sock --json`,
-		Args: noArgs,
+		Args: commandline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			h, err := a.adminServer(cmd, &server)
 			if err != nil {

@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir/internal/commandline"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -17,7 +18,7 @@ An editor with a YAML language server takes it from a comment in the file:
 
   # yaml-language-server: $schema=rules.schema.json`,
 		Example: "  weir schema > rules.schema.json",
-		Args:    noArgs,
+		Args:    commandline.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return a.print(rules.Schema()) },
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
+	"github.com/weirlimit/weir/internal/commandline"
 	"github.com/weirlimit/weir/internal/console"
 	"github.com/weirlimit/weir/internal/denials"
 	"github.com/weirlimit/weir/transport"
@@ -43,7 +44,7 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 			if n < 1 || n > 1000 {
 				return usage(cmd, "-n %d is out of range: give 1 to 1000", n)
 			}
-			return noArgs(cmd, args)
+			return commandline.NoArgs(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			h, err := a.adminServer(cmd, &server)

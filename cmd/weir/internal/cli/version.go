@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/internal/built"
+	"github.com/weirlimit/weir/internal/commandline"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -14,7 +15,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version, the commit and how it was built",
 		Example: "  weir version",
-		Args:    noArgs,
+		Args:    commandline.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return a.print([]byte(version() + "\n"))
 		},
@@ -23,11 +24,3 @@ func (a *app) versionCommand() *cobra.Command {
 
 // version returns what this program was built from.
 func version() string { return strings.TrimSuffix(built.Text("weir", limiter.ZoneDataVersion()), "\n") }
-
-// noArgs returns an error if there are arguments.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usage(cmd, "%q takes no arguments, but %q was given", cmd.CommandPath(), args[0])
-	}
-	return nil
-}
