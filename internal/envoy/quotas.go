@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math"
@@ -167,7 +168,12 @@ func (q *Quotas) serve(stream grpc.ServerStream) (err error) {
 	if s.by.session, err = q.of.front.Identify(s.by.from, s.by.shown); err != nil {
 		return err
 	}
-	s.quota = quota.NewStream(q.room.Of(s.by.share()))
+	room := q.room.Of(s.by.share())
+	if !room.Open() {
+		return errStreams
+	}
+	defer room.Close()
+	s.quota = quota.NewStream(room)
 	end, err := s.by.session.OpenStream()
 	if err != nil {
 		return err
@@ -300,6 +306,9 @@ func (s *quotaStream) due(ctx context.Context) (limiter.Tick, error) {
 	}
 	return next, s.act(ctx, &out, over)
 }
+
+// errStreams is why a stream does not begin.
+var errStreams = fmt.Errorf("%w, as the streams of this caller take too much memory: close one first", errBusy)
 
 // errReport is why the rest of a report is not assigned.
 var errReport = errors.New("the report is too large, or took too long")

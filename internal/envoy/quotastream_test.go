@@ -17,7 +17,9 @@ import (
 
 	rlqs "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirlimit/weir/internal/envoy/config"
@@ -355,9 +357,13 @@ func TestQuotasLeaveRoomForOthers(t *testing.T) {
 		ctx = peer.NewContext(ctx, &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 40001}})
 		ended := make(chan error)
 		const streams = quota.MaxRoom / quota.MaxBytes
-		for range streams {
-			p := &pipe{ctx: ctx, reports: make(chan []byte)}
-			go func() { ended <- x.quotas.serve(p) }()
+		var pipes [streams]*pipe
+		for i := range pipes {
+			pipes[i] = &pipe{ctx: ctx, reports: make(chan []byte)}
+			go func() { ended <- x.quotas.serve(pipes[i]) }()
+		}
+		synctest.Wait() // or one without room for it would not begin
+		for _, p := range pipes {
 			for part := range 8 {
 				m := &rlqs.RateLimitQuotaUsageReports{Domain: "other"}
 				for i := range 255 {
@@ -386,6 +392,43 @@ func TestQuotasLeaveRoomForOthers(t *testing.T) {
 			<-ended
 		}
 		x.end()
+	})
+}
+
+// A caller has a bounded number of streams, which leaves room for those of others.
+func TestQuotaStreamsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := serveQuotas(t, &lender{}, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		ctx = peer.NewContext(ctx, &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 40001}})
+		const most = 5000
+		ended := make(chan error, most)
+		for range most {
+			go func() { ended <- x.quotas.serve(&pipe{ctx: ctx, reports: make(chan []byte)}) }()
+		}
+		synctest.Wait()
+		refused := len(ended)
+		for range refused {
+			if err := <-ended; status.Code(statusOf(err)) != codes.ResourceExhausted {
+				t.Fatal(err)
+			}
+		}
+		if open := most - refused; open < 3000 || open > 4500 {
+			t.Errorf("a caller has %d streams", open)
+		}
+		x.report(t, 100, 0)
+		synctest.Wait()
+		if tokens, denied, _ := x.kinds(); tokens != 100 || denied > 0 {
+			t.Errorf("another one has %d buckets of tokens, and %d are denied", tokens, denied)
+		}
+		cancel()
+		for range most - refused {
+			<-ended
+		}
+		x.end()
+		if share := x.quotas.room.Of("address 192.0.2.1/32"); !share.Open() {
+			t.Error("streams that have ended keep their room")
+		}
 	})
 }
 

@@ -2,7 +2,7 @@ package quota
 
 import "sync"
 
-// Room is the memory that the buckets of all streams may take together. It is safe for concurrent use.
+// Room is the memory that all streams and their buckets may take together. It is safe for concurrent use.
 type Room struct {
 	mu    sync.Mutex
 	taken int
@@ -24,6 +24,16 @@ type Share struct {
 
 // Of returns the share of a caller.
 func (r *Room) Of(who string) *Share { return &Share{r, who} }
+
+// Open takes the room of a stream, which [Share.Close] gives back, and reports whether there is some.
+func (s *Share) Open() bool { return s.take(costsOpen) }
+
+// Close gives the room of a stream back.
+func (s *Share) Close() { s.give(costsOpen) }
+
+// costsOpen is what an open stream takes, beside its buckets: three goroutines, and what gRPC keeps of it. So one caller
+// has 4,000 at most.
+const costsOpen = 32 << 10
 
 // take reports whether there is room. A nil Share has any.
 func (s *Share) take(bytes int) bool {
