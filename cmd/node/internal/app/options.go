@@ -169,23 +169,15 @@ func (o *options) validate(cmd *cobra.Command) error {
 	case o.clusterName == "":
 		return usage(cmd, "--cluster-name must not be empty")
 	}
-	if err := o.bounds.validate(cmd); err != nil {
-		return err
-	}
-	if err := o.envoy.validate(cmd); err != nil {
-		return err
-	}
-	if err := o.auth.validate(cmd); err != nil {
-		return err
-	}
-	if err := o.gubernator.validate(cmd, o.allowRequestLimits || o.permissions != ""); err != nil {
-		return err
-	}
-	if err := o.tls.validate(cmd); err != nil {
-		return err
-	}
-	if err := o.trace.validate(cmd); err != nil {
-		return err
+	for _, validate := range []func(*cobra.Command) error{
+		o.bounds.validate, o.envoy.validate, o.auth.validate,
+		func(cmd *cobra.Command) error {
+			return o.gubernator.validate(cmd, o.allowRequestLimits || o.permissions != "")
+		}, o.tls.validate, o.trace.validate,
+	} {
+		if err := validate(cmd); err != nil {
+			return err
+		}
 	}
 	o.member = cmd.Flags().Lookup("join") != nil && o.cluster.wanted(cmd)
 	if err := o.cluster.validate(cmd, o.redis.backend.value == "redis"); err != nil {

@@ -211,23 +211,18 @@ func (s *Server) listenEnvoy(ctx context.Context) (err error) {
 	if c == nil {
 		return nil
 	}
-	if c.Addr != "" {
-		if e.listener, err = transport.Listen(ctx, "--envoy-addr", c.Addr); err != nil {
-			return err
-		}
-		if s.config.TLS == nil || s.config.TLS.Optional {
-			warnIfOpen(s.config.Log, "--envoy-addr", e.listener.Addr())
-		}
+	secure := s.config.TLS != nil && !s.config.TLS.Optional
+	if e.listener, err = s.listenAt(ctx, "--envoy-addr", c.Addr, secure); err != nil {
+		return err
 	}
-	if err := e.quotas.listen(ctx, s); err != nil {
+	if e.quotas.listener, err = s.listenAt(ctx, "--rlqs-addr", c.QuotaAddr, secure); err != nil {
 		return err
 	}
 	for _, addr := range c.HTTPAddrs {
-		l, err := transport.Listen(ctx, "--envoy-http-addr", addr)
+		l, err := s.listenAt(ctx, "--envoy-http-addr", addr, false)
 		if err != nil {
 			return err
 		}
-		warnIfOpen(s.config.Log, "--envoy-http-addr", l.Addr())
 		e.aside = append(e.aside, l)
 	}
 	return nil
@@ -267,11 +262,7 @@ func (s *Server) runEnvoy(ctx context.Context) {
 		return
 	}
 	if e.listener != nil {
-		s.background.start("the server of Envoy's rate limit service", func() {
-			if err := e.server.Serve(gate{e.listener, e}, nil); err != nil {
-				s.failed <- err
-			}
-		})
+		s.serve("the server of Envoy's rate limit service", func() error { return e.server.Serve(gate{e.listener, e}, nil) })
 	}
 	e.quotas.run(s)
 	for _, l := range e.aside {
@@ -351,7 +342,7 @@ func (e *envoyServer) shutdown(ctx context.Context) error {
 	if e.server == nil {
 		return nil
 	}
-	err := errors.Join(e.server.Shutdown(ctx), e.quotas.shutdown(ctx))
+	err := errors.Join(e.server.Shutdown(ctx), e.quotas.stop(ctx))
 	if e.site != nil {
 		err = errors.Join(err, e.site.Close())
 	}
@@ -372,9 +363,4 @@ func (s *Server) EnvoyHTTPAddrs() (out []string) {
 }
 
 // EnvoyAddr returns the address of Envoy's rate limit service, "" if it is not served.
-func (s *Server) EnvoyAddr() string {
-	if s.envoy.listener == nil {
-		return ""
-	}
-	return s.envoy.listener.Addr().String()
-}
+func (s *Server) EnvoyAddr() string { return addrOf(s.envoy.listener) }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"net"
 
@@ -20,8 +19,8 @@ type GubernatorConfig struct {
 
 // gubernatorServer serves Gubernator's protocol. Its zero value serves nothing.
 type gubernatorServer struct {
+	served
 	grpc, http net.Listener // what the configuration names; nil: nothing
-	server     *transport.Server
 }
 
 // errShuttingDown is told by LiveCheck. Clients know the text.
@@ -60,8 +59,13 @@ func (g *gubernatorServer) open(s *Server) error {
 		return err
 	}
 	to.Services, to.Routes = []transport.GRPCService{service}, service.Routes()
-	g.server, err = transport.NewServer(to)
-	return err
+	server, err := transport.NewServer(to)
+	if err != nil {
+		return err
+	}
+	g.served = served{"the server of Gubernator's protocol", func() error { return server.Serve(g.grpc, g.http) },
+		server.Shutdown}
+	return nil
 }
 
 // peers returns the function that lists the members that are not dead, by their addresses for
@@ -85,34 +89,8 @@ func (g *gubernatorServer) peers(s *Server) func() []gubernator.Peer {
 	}
 }
 
-// run starts the server's goroutines.
-func (g *gubernatorServer) run(s *Server) {
-	if g.server == nil {
-		return
-	}
-	s.background.start("the server of Gubernator's protocol", func() {
-		if err := g.server.Serve(g.grpc, g.http); err != nil {
-			s.failed <- err
-		}
-	})
-}
-
-// shutdown stops the server after it has answered.
-func (g *gubernatorServer) shutdown(ctx context.Context) error {
-	if g.server == nil {
-		return nil
-	}
-	return g.server.Shutdown(ctx)
-}
-
 // GubernatorAddrs returns the addresses of Gubernator's protocol over gRPC and HTTP, each ""
 // if it is not served.
 func (s *Server) GubernatorAddrs() (grpc, http string) {
-	if l := s.protocols.gubernator.grpc; l != nil {
-		grpc = l.Addr().String()
-	}
-	if l := s.protocols.gubernator.http; l != nil {
-		http = l.Addr().String()
-	}
-	return grpc, http
+	return addrOf(s.protocols.gubernator.grpc), addrOf(s.protocols.gubernator.http)
 }

@@ -54,6 +54,45 @@ func (s *Server) handshakes(protocol, over string) func(from, why string) {
 	return listen.NewHandshakeLog(s.config.Log, protocol, front).Refused
 }
 
+// served is what serves a protocol. Its zero value serves nothing.
+type served struct {
+	name     string
+	serve    func() error
+	shutdown func(context.Context) error
+}
+
+// run starts the goroutine that serves.
+func (p *served) run(s *Server) {
+	if p.serve != nil {
+		s.serve(p.name, p.serve)
+	}
+}
+
+// stop stops what serves after it has answered.
+func (p *served) stop(ctx context.Context) error {
+	if p.shutdown == nil {
+		return nil
+	}
+	return p.shutdown(ctx)
+}
+
+// serve starts a goroutine that serves. Its error ends the node.
+func (s *Server) serve(name string, serve func() error) {
+	s.background.start(name, func() {
+		if err := serve(); err != nil {
+			s.failed <- err
+		}
+	})
+}
+
+// addrOf returns the address of a listener, "" of nil.
+func addrOf(l net.Listener) string {
+	if l == nil {
+		return ""
+	}
+	return l.Addr().String()
+}
+
 // run starts their goroutines.
 func (p *protocols) run(s *Server) {
 	p.resp.run(s)
@@ -69,6 +108,6 @@ func (p *protocols) listeners() []net.Listener {
 // shutdown stops them after they have answered.
 func (p *protocols) shutdown(ctx context.Context) error {
 	done := make(chan error, 1)
-	go func() { done <- p.spoe.shutdown(ctx) }()
-	return errors.Join(p.resp.shutdown(ctx), p.gubernator.shutdown(ctx), <-done)
+	go func() { done <- p.spoe.stop(ctx) }()
+	return errors.Join(p.resp.stop(ctx), p.gubernator.stop(ctx), <-done)
 }

@@ -296,17 +296,29 @@ func (s *Server) listen(ctx context.Context) (err error) {
 		{"--grpc-addr", c.GRPCAddr, &s.grpc}, {"--http-addr", c.HTTPAddr, &s.http},
 		{"--admin-addr", c.AdminAddr, &s.admin.listener}, {"--health-addr", c.HealthAddr, &s.health.listener},
 	} {
-		if l.address == "" {
-			continue
-		}
-		if *l.to, err = transport.Listen(ctx, l.flag, l.address); err != nil {
+		secure := c.TLS != nil && !c.TLS.Optional && l.flag != "--health-addr"
+		if *l.to, err = s.listenAt(ctx, l.flag, l.address, secure); err != nil {
 			return errors.Join(err, s.closeListeners())
-		}
-		if c.TLS == nil || c.TLS.Optional || l.flag == "--health-addr" {
-			warnIfOpen(c.Log, l.flag, (*l.to).Addr())
 		}
 	}
 	return nil
+}
+
+// listenAt opens the listener of an address, nil of "". Unless it is secure, a warning is logged about an address that
+// other machines can reach.
+func (s *Server) listenAt(ctx context.Context, flag, address string, secure bool) (net.Listener, error) {
+	if address == "" {
+		return nil, nil //nolint:nilnil // none is asked for
+	}
+	l, err := transport.Listen(ctx, flag, address)
+	if err != nil {
+		return nil, err
+	}
+	if tcp, ok := l.Addr().(*net.TCPAddr); ok && !secure && !tcp.IP.IsLoopback() {
+		s.config.Log.Warn("this address can be reached from other machines, without TLS and authentication: "+
+			"keep it on a network that you trust", "flag", flag, "address", tcp.String())
+	}
+	return l, nil
 }
 
 func (s *Server) closeListeners() error {
@@ -320,14 +332,6 @@ func (s *Server) closeListeners() error {
 	return err
 }
 
-// warnIfOpen logs a warning about an address that other machines can reach.
-func warnIfOpen(log *slog.Logger, flag string, a net.Addr) {
-	if tcp, ok := a.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
-		log.Warn("this address can be reached from other machines, without TLS and authentication: "+
-			"keep it on a network that you trust", "flag", flag, "address", a.String())
-	}
-}
-
 // run starts all background goroutines.
 func (s *Server) run(ctx context.Context) {
 	ctx, s.unfollow = context.WithCancel(ctx)
@@ -339,17 +343,9 @@ func (s *Server) run(ctx context.Context) {
 	}
 	s.background.start("the history and the overrides", func() { s.watching.console.Run(ctx) })
 	s.secured.run(ctx, &s.background, s.config.Log, s.audit)
-	s.background.start("the servers of gRPC and HTTP", func() {
-		if err := s.wire.Serve(s.grpc, s.http); err != nil {
-			s.failed <- err
-		}
-	})
+	s.serve("the servers of gRPC and HTTP", func() error { return s.wire.Serve(s.grpc, s.http) })
 	for _, a := range []*aside{&s.admin, &s.health} {
-		s.background.start("a server of operators or probes", func() {
-			if err := a.serve(); err != nil {
-				s.failed <- err
-			}
-		})
+		s.serve("a server of operators or probes", a.serve)
 	}
 	s.runEnvoy(ctx)
 	s.protocols.run(s)

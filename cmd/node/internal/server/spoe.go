@@ -2,7 +2,6 @@ package server
 
 import (
 	"cmp"
-	"context"
 	"net"
 
 	"github.com/weirlimit/weir/internal/guard"
@@ -12,14 +11,13 @@ import (
 
 // spoeServer is the agent for HAProxy's filter. Its zero value serves nothing.
 type spoeServer struct {
+	served
 	listener net.Listener // what Config.SPOEListen names; nil: nothing
-	bounded  net.Listener // the same, with its bounds and TLS
-	server   *spoe.Server
 }
 
 // open makes the agent. It asks what answers at /v1/auth, as whoever the certificate of the
 // connection names.
-func (p *spoeServer) open(s *Server) (err error) {
+func (p *spoeServer) open(s *Server) error {
 	if p.listener == nil {
 		return nil
 	}
@@ -37,7 +35,7 @@ func (p *spoeServer) open(s *Server) (err error) {
 				Action: transport.ActionCheck.String()},
 		},
 	}
-	p.server, err = spoe.NewServer(spoe.Options{
+	server, err := spoe.NewServer(spoe.Options{
 		Handler: transport.NewSite(site).Handler(), HandshakeFailed: s.handshakes("SPOE", "spoe"),
 		Admit: c.Auth.Believes,
 		URI:   cmp.Or(c.Auth.URI, "X-Original-URI"), Method: cmp.Or(c.Auth.Method, "X-Original-Method"),
@@ -47,32 +45,10 @@ func (p *spoeServer) open(s *Server) (err error) {
 	if err != nil {
 		return err
 	}
-	p.bounded = s.boundedBy(p.listener)
+	bounded := s.boundedBy(p.listener)
+	p.served = served{"the agent for HAProxy", func() error { return server.Serve(bounded) }, server.Shutdown}
 	return nil
 }
 
-func (p *spoeServer) run(s *Server) {
-	if p.server == nil {
-		return
-	}
-	s.background.start("the agent for HAProxy", func() {
-		if err := p.server.Serve(p.bounded); err != nil {
-			s.failed <- err
-		}
-	})
-}
-
-func (p *spoeServer) shutdown(ctx context.Context) error {
-	if p.server == nil {
-		return nil
-	}
-	return p.server.Shutdown(ctx)
-}
-
 // SPOEAddr returns the address of the agent for HAProxy's filter, "" if it is not served.
-func (s *Server) SPOEAddr() string {
-	if s.protocols.spoe.listener == nil {
-		return ""
-	}
-	return s.protocols.spoe.listener.Addr().String()
-}
+func (s *Server) SPOEAddr() string { return addrOf(s.protocols.spoe.listener) }
