@@ -31,8 +31,8 @@ func (s *Share) Open() bool { return s.take(costsOpen) }
 // Close gives the room of a stream back.
 func (s *Share) Close() { s.give(costsOpen) }
 
-// costsOpen is what an open stream takes, beside its buckets: three goroutines, and what gRPC keeps of it. So one caller
-// has 4,000 at most.
+// costsOpen is what an open stream takes, beside its buckets: three goroutines, and what gRPC keeps of it. So one
+// caller has 4,000 at most.
 const costsOpen = 32 << 10
 
 // take reports whether there is room. A nil Share has any.
