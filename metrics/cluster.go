@@ -45,6 +45,7 @@ type ClusterStats struct {
 
 // clusterCollector reports a node's ClusterStats, which it reads once for each scrape.
 type clusterCollector struct {
+	*described
 	stats func() ClusterStats
 	store *storeDescs
 
@@ -56,11 +57,10 @@ type clusterCollector struct {
 }
 
 func newClusterCollector(stats func() ClusterStats) *clusterCollector {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("weir_"+name, help, labels, nil)
-	}
+	d := &described{prefix: "weir_"}
+	desc := d.desc
 	return &clusterCollector{
-		stats: stats, store: newStoreDescs(),
+		described: d, stats: stats, store: newStoreDescs(d),
 		members: desc("members", "Members of the cluster that the node sees, by state.", "state"),
 		unreachable: desc("members_unreachable",
 			"Members that gossip sees alive and to whose peer port the node has no connection."),
@@ -85,18 +85,6 @@ func newClusterCollector(stats func() ClusterStats) *clusterCollector {
 			"By how much at least another member's clock differs from the node's, if by more than 0.25 s; otherwise 0."),
 		differ: desc("rules_differ", "Whether live members have different rules: 1 or 0."),
 	}
-}
-
-// Describe implements [prometheus.Collector].
-func (c *clusterCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		c.members, c.unreachable, c.share, c.partitions, c.unsettled, c.withheld, c.parked, c.lag, c.unacknowledged, c.events,
-		c.differ, c.minority,
-		c.waiting, c.queued, c.fallback, c.zones, c.clocks,
-	} {
-		out <- d
-	}
-	c.store.describe(out)
 }
 
 // Collect implements [prometheus.Collector].

@@ -12,6 +12,7 @@ import (
 
 // collector sums the shards for a scrape.
 type collector struct {
+	*described
 	m *Metrics
 
 	checks, errors, duration, panics      *prometheus.Desc
@@ -34,12 +35,31 @@ type notes struct {
 	holds, expired, overdrawn, settled                                *prometheus.Desc
 }
 
-func newCollector(m *Metrics) *collector {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("weir_"+name, help, labels, nil)
+// described are the metrics of a collector, whose names have a prefix.
+type described struct {
+	prefix string
+	all    []*prometheus.Desc
+}
+
+// desc adds a metric.
+func (d *described) desc(name, help string, labels ...string) *prometheus.Desc {
+	out := prometheus.NewDesc(d.prefix+name, help, labels, nil)
+	d.all = append(d.all, out)
+	return out
+}
+
+// Describe implements [prometheus.Collector].
+func (d *described) Describe(out chan<- *prometheus.Desc) {
+	for _, one := range d.all {
+		out <- one
 	}
+}
+
+func newCollector(m *Metrics) *collector {
+	d := &described{prefix: "weir_"}
+	desc := d.desc
 	return &collector{
-		m: m,
+		described: d, m: m,
 		checks: desc("checks_total",
 			"Decisions, peeks included, by the rule that decided (empty: none matched), by result (shadow_denied: allowed, "+
 				"but a shadow rule would have denied), and by who decided.",
@@ -100,32 +120,6 @@ func newCollector(m *Metrics) *collector {
 			"Keys that Redis has evicted while this node looked, once a minute: counters may be among them, and their limits "+
 				"are lifted."),
 		build: desc("build_info", "What runs: always 1.", "version", "goversion"),
-	}
-}
-
-// Describe implements [prometheus.Collector].
-func (c *collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		c.checks, c.errors, c.duration, c.panics, c.rules, c.reloads, c.reloadOK, c.reloadStamp, c.build, c.notes.zones,
-		c.notes.elses,
-		c.notes.shadows, c.notes.overrides, c.notes.leases, c.notes.repeats, c.notes.settled,
-	} {
-		out <- d
-	}
-	if c.m.options.Validities != nil {
-		out <- c.expiry
-		out <- c.lifetime
-	}
-	if c.m.options.Evicted != nil {
-		out <- c.evicted
-	}
-	if c.m.options.Table == nil {
-		return
-	}
-	for _, d := range []*prometheus.Desc{c.sizes.keys, c.sizes.bytes, c.sizes.copies, c.sizes.copyBytes, c.sizes.maxKeys,
-		c.sizes.maxBytes, c.sizes.ruleKeys, c.sizes.ruleBytes, c.overflow, c.notes.ids, c.notes.forgotten, c.notes.holds,
-		c.notes.expired, c.notes.overdrawn} {
-		out <- d
 	}
 }
 

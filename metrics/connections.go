@@ -20,47 +20,37 @@ type connections struct {
 // refusals are the reasons for which connections are refused or replaced.
 func refusals() []string { return []string{"total", "per_address", "replaced"} }
 
-// connectionsOf returns the counters of a listener.
-func (m *Metrics) connectionsOf(listener string) *connections {
-	if c := (*m.connections.all.Load())[listener]; c != nil {
-		return c
-	}
-	return m.connections.add(listener)
-}
-
 // Connections records how many connections of clients a listener has open.
 func (m *Metrics) Connections(listener string, open int) {
-	m.connectionsOf(listener).open.Store(int64(open))
+	m.connections.of(listener).open.Store(int64(open))
 }
 
 // ConnectionRefused counts a connection that a listener closed at once because of a bound,
 // "total" or "per_address", or "replaced" by a newer one.
 func (m *Metrics) ConnectionRefused(listener, reason string) {
 	if i := slices.Index(refusals(), reason); i >= 0 {
-		m.connectionsOf(listener).refused[i].Add(1)
+		m.connections.of(listener).refused[i].Add(1)
 	}
 }
 
 // connectionCollector reports the connections of clients.
 type connectionCollector struct {
+	*described
 	m             *Metrics
 	open, refused *prometheus.Desc
 }
 
 func newConnectionCollector(m *Metrics) *connectionCollector {
+	d := &described{prefix: "weir_client_connections"}
 	return &connectionCollector{
-		m: m,
-		open: prometheus.NewDesc("weir_client_connections", "Open connections of clients, by the listener's address.",
-			[]string{"listener"}, nil),
-		refused: prometheus.NewDesc("weir_client_connections_refused_total",
+		described: d, m: m,
+		open: d.desc("", "Open connections of clients, by the listener's address.", "listener"),
+		refused: d.desc("_refused_total",
 			"Connections of clients that were closed at a bound: new ones because of --max-connections (total) or "+
 				"--max-connections-per-ip (per_address), or old ones for a new one (replaced).",
-			[]string{"listener", "reason"}, nil),
+			"listener", "reason"),
 	}
 }
-
-// Describe implements [prometheus.Collector].
-func (c *connectionCollector) Describe(out chan<- *prometheus.Desc) { out <- c.open; out <- c.refused }
 
 // Collect implements [prometheus.Collector].
 func (c *connectionCollector) Collect(out chan<- prometheus.Metric) {

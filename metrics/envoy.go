@@ -30,6 +30,7 @@ type EnvoyStats struct {
 
 // envoyCollector asks for the statistics for a scrape.
 type envoyCollector struct {
+	*described
 	stats func() EnvoyStats
 
 	total, over, near, within, shadow, negative *prometheus.Desc
@@ -41,13 +42,13 @@ type envoyCollector struct {
 // envoyproxy/ratelimit has for Prometheus. stats is called once for each scrape, possibly
 // concurrently.
 func NewEnvoy(r Registerer, stats func() EnvoyStats) error {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("ratelimit_service_"+name, help, labels, nil)
-	}
+	d := &described{prefix: "ratelimit_service_"}
+	desc := d.desc
 	limit := func(name, help string) *prometheus.Desc {
 		return desc("rate_limit_"+name, help, "domain", "key1", "key2")
 	}
 	return r.Register(&envoyCollector{
+		described: d,
 		stats:     stats,
 		total:     limit("total_hits", "Hits of a limit."),
 		over:      limit("over_limit", "Hits beyond a limit."),
@@ -63,16 +64,6 @@ func NewEnvoy(r Registerer, stats func() EnvoyStats) error {
 		shadowed:  desc("global_shadow_mode", "Denials that were not enforced, as the service only counts."),
 		noDomain:  desc("domain_not_found", "Requests for a domain that no configuration has."),
 	})
-}
-
-// Describe implements [prometheus.Collector].
-func (c *envoyCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		c.total, c.over, c.near, c.within, c.shadow, c.negative, c.calls, c.failed, c.times, c.loaded, c.notLoaded,
-		c.shadowed, c.noDomain,
-	} {
-		out <- d
-	}
 }
 
 // Collect implements [prometheus.Collector].

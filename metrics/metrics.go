@@ -169,7 +169,7 @@ func (m *Metrics) Observer() *limiter.Observer {
 // allowed only because the rule that would deny it is in shadow has the result
 // shadow_denied; [Metrics.shadowed] counts which rule that is.
 func (m *Metrics) checked(n int, rule string, source limiter.Source, allowed, shadowDenied bool) {
-	c := (*m.checks.all.Load())[rule] // no generic method, since its look-up is slower
+	c := (*m.checks.all.Load())[rule] // not by of, which is slower
 	if c == nil {
 		c = m.checks.add(rule)
 	}
@@ -179,66 +179,38 @@ func (m *Metrics) checked(n int, rule string, source limiter.Source, allowed, sh
 // unzoned counts a check by the default time zone of a rule that has its zone from an
 // attribute of the request: the request lacked it, or its value was not the name of a zone.
 func (m *Metrics) unzoned(rule string, missing bool) {
-	z := (*m.zones.all.Load())[rule]
-	if z == nil {
-		z = m.zones.add(rule)
-	}
-	z.count(missing)
+	m.zones.of(rule).count(missing)
 }
 
 // unlisted counts a check by the number of "else" of a rule that has numbers from the request: the
 // request lacked what chooses one, or it was not in the table, or not a number.
 func (m *Metrics) unlisted(rule string, missing bool) {
-	e := (*m.elses.all.Load())[rule]
-	if e == nil {
-		e = m.elses.add(rule)
-	}
-	e.count(missing)
+	m.elses.of(rule).count(missing)
 }
 
 // shadowed counts what a rule or a quota in shadow would have decided.
 func (m *Metrics) shadowed(rule string, denied bool) {
-	s := (*m.shadows.all.Load())[rule]
-	if s == nil {
-		s = m.shadows.add(rule)
-	}
-	s.count(denied)
+	m.shadows.of(rule).count(denied)
 }
 
 // overridden counts a check that an operator's override took part in.
 func (m *Metrics) overridden(rule string, denied bool) {
-	s := (*m.overrides.all.Load())[rule]
-	if s == nil {
-		s = m.overrides.add(rule)
-	}
-	s.count(denied)
+	m.overrides.of(rule).count(denied)
 }
 
 // lent counts a lease that a client asked for.
 func (m *Metrics) lent(rule string, denied bool) {
-	s := (*m.leases.all.Load())[rule]
-	if s == nil {
-		s = m.leases.add(rule)
-	}
-	s.count(denied)
+	m.leases.of(rule).count(denied)
 }
 
 // repeated counts a check that got the answer of an earlier one with its id.
 func (m *Metrics) repeated(rule string) {
-	s := (*m.repeats.all.Load())[rule]
-	if s == nil {
-		s = m.repeats.add(rule)
-	}
-	s.count(false)
+	m.repeats.of(rule).count(false)
 }
 
 // settled counts what was done with a reservation: it was to be settled, or extended.
 func (m *Metrics) settled(rule string, extended bool, state limiter.AmendState) {
-	s := (*m.settles.all.Load())[rule]
-	if s == nil {
-		s = m.settles.add(rule)
-	}
-	s.n[settlementOf(extended, state)].Add(1)
+	m.settles.of(rule).n[settlementOf(extended, state)].Add(1)
 }
 
 // refused counts a request that could not be decided.

@@ -13,6 +13,7 @@ type QuotaStats struct {
 
 // quotaCollector asks for the statistics for a scrape.
 type quotaCollector struct {
+	*described
 	stats                                                 func() QuotaStats
 	streams, buckets, assigned, reported, beyond, refused *prometheus.Desc
 }
@@ -20,25 +21,18 @@ type quotaCollector struct {
 // NewQuotas registers the metrics of Envoy's rate limit quota service. stats is called once for each scrape, possibly
 // concurrently.
 func NewQuotas(r Registerer, stats func() QuotaStats) error {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("weir_rlqs_"+name, help, labels, nil)
-	}
+	d := &described{prefix: "weir_rlqs_"}
+	desc := d.desc
 	return r.Register(&quotaCollector{
-		stats:    stats,
-		streams:  desc("streams", "Streams of Envoys."),
-		buckets:  desc("buckets", "Buckets that these report."),
-		assigned: desc("assigned_units_per_second", "Units a second that these may use."),
-		reported: desc("reported_requests_total", "Requests that Envoys reported.", "outcome"),
-		beyond:   desc("beyond_requests_total", "Requests that Envoys allowed beyond what they were assigned."),
-		refused:  desc("refused_buckets_total", "Reported buckets that were denied, as there are too many."),
+		described: d,
+		stats:     stats,
+		streams:   desc("streams", "Streams of Envoys."),
+		buckets:   desc("buckets", "Buckets that these report."),
+		assigned:  desc("assigned_units_per_second", "Units a second that these may use."),
+		reported:  desc("reported_requests_total", "Requests that Envoys reported.", "outcome"),
+		beyond:    desc("beyond_requests_total", "Requests that Envoys allowed beyond what they were assigned."),
+		refused:   desc("refused_buckets_total", "Reported buckets that were denied, as there are too many."),
 	})
-}
-
-// Describe implements [prometheus.Collector].
-func (c *quotaCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.streams, c.buckets, c.assigned, c.reported, c.beyond, c.refused} {
-		out <- d
-	}
 }
 
 // Collect implements [prometheus.Collector].

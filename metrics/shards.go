@@ -67,6 +67,14 @@ func (b *bounded[K, V]) init(most int, rest K, clean func(K) K, make func(K) *V)
 	b.all.Store(&map[K]*V{rest: b.rest})
 }
 
+// of returns the counters of a label.
+func (b *bounded[K, V]) of(k K) *V {
+	if v := (*b.all.Load())[k]; v != nil {
+		return v
+	}
+	return b.add(k)
+}
+
 // add handles labels that are new or beyond the bound.
 func (b *bounded[K, V]) add(k K) *V {
 	if len(*b.all.Load()) > b.most { // rest is one more

@@ -24,9 +24,9 @@ type storeDescs struct {
 	bytes, written, saved, failing, failures, grants *prometheus.Desc
 }
 
-func newStoreDescs() *storeDescs {
+func newStoreDescs(of *described) *storeDescs {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("weir_store_"+name, help, labels, nil)
+		return of.desc("store_"+name, help, labels...)
 	}
 	return &storeDescs{
 		bytes:    desc("bytes", "Bytes of the data directory: all, and those that are needed.", "state"),
@@ -35,12 +35,6 @@ func newStoreDescs() *storeDescs {
 		failing:  desc("failing", "Whether changes cannot be saved now: 1 or 0."),
 		failures: desc("failures_total", "How often changes could not be saved."),
 		grants:   desc("unsaved_grants_total", "Grants given before they were saved, as the disk is slow or fails."),
-	}
-}
-
-func (d *storeDescs) describe(out chan<- *prometheus.Desc) {
-	for _, x := range []*prometheus.Desc{d.bytes, d.written, d.saved, d.failing, d.failures, d.grants} {
-		out <- x
 	}
 }
 
