@@ -79,14 +79,10 @@ func (r *Report) Text(style term.Style) string {
 		term.Plural(r.Keys, "key"), "half of them exhausted", r.Callers, term.Plural(r.Rounds, "round"), r.RoundMs,
 		r.Machine.Go, r.Machine.OS, r.Machine.Arch, term.Plural(r.Machine.Cores, "core"))
 	var t term.Table
-	head := []term.Cell{}
-	for _, h := range []string{"", "checks/s", "slowest-fastest round", "p50", "p99", "CPU/check", "Redis CPU/check",
-		"bytes/key", "Redis bytes/key", "allowed", "denied", "keys hit"} {
-		head = append(head, term.Cell{Text: h, Paint: style.Dim})
-	}
-	t.Row(head...)
+	t.Head(style.Dim, "", "checks/s", "slowest-fastest round", "p50", "p99", "CPU/check", "Redis CPU/check",
+		"bytes/key", "Redis bytes/key", "allowed", "denied", "keys hit")
 	for i := range r.Results {
-		t.Row(r.Results[i].cells(style)...)
+		t.Texts(style.Bold, r.Results[i].texts()...)
 	}
 	b.WriteString(t.String())
 	for _, m := range r.LeftOut {
@@ -96,8 +92,8 @@ func (r *Report) Text(style term.Style) string {
 	return b.String()
 }
 
-func (r *Result) cells(style term.Style) []term.Cell {
-	texts := []string{
+func (r *Result) texts() []string {
+	return []string{
 		string(r.Shape) + " " + string(r.Mode),
 		term.Count(int(r.ChecksPerSecond)),
 		term.Count(int(r.Slowest)) + "-" + term.Count(int(r.Fastest)),
@@ -105,12 +101,6 @@ func (r *Result) cells(style term.Style) []term.Cell {
 		whole(r.RedisMemory),
 		term.Count(int(r.Premises.Allowed)), term.Count(int(r.Premises.Denied)), term.Count(r.Premises.Hit),
 	}
-	cells := make([]term.Cell, len(texts))
-	for i, text := range texts {
-		cells[i].Text = text
-	}
-	cells[0].Paint = style.Bold
-	return cells
 }
 
 func whole(v *float64) string {

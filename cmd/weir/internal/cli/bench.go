@@ -217,8 +217,5 @@ func (a *app) bench(cmd *cobra.Command, o *benchOptions, leftOut []bench.Mode) (
 		return err
 	}
 	report.LeftOut = leftOut
-	if o.json {
-		return a.printJSON(report)
-	}
-	return a.print([]byte(report.Text(a.OutStyle)))
+	return a.show(o.json, report, report.Text(a.OutStyle))
 }

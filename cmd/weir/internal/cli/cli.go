@@ -134,6 +134,14 @@ func (a *app) print(report []byte) error {
 	return nil
 }
 
+// show writes a value to standard output: as JSON if asked, else as text.
+func (a *app) show(asJSON bool, v any, text string) error {
+	if asJSON {
+		return a.printJSON(v)
+	}
+	return a.print([]byte(text))
+}
+
 // printJSON writes a value to standard output as JSON.
 func (a *app) printJSON(v any) error {
 	var buf bytes.Buffer

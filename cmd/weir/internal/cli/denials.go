@@ -74,11 +74,7 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked, 3 there was no denial
 			if err := h.do(cmd.Context(), http.MethodGet, "/v1/denials?"+v.Encode(), nil, &out); err != nil {
 				return err
 			}
-			if q.json {
-				err = a.printJSON(&out)
-			} else {
-				err = a.print([]byte(a.denialsText(&out)))
-			}
+			err = a.show(q.json, &out, a.denialsText(&out))
 			if err == nil && len(out.Keys) == 0 {
 				err = errDenied
 			}

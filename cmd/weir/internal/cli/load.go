@@ -150,11 +150,7 @@ func (a *app) load(cmd *cobra.Command, o *loadOptions, asJSON bool) error {
 	if errors.As(err, new(unreachableError)) {
 		err = errors.New(err.Error()) // the first points were measured, so this is a failure and no usage error
 	}
-	if asJSON {
-		err = errors.Join(a.printJSON(report), err)
-	} else {
-		err = errors.Join(a.print([]byte(report.Text(a.OutStyle))), err)
-	}
+	err = errors.Join(a.show(asJSON, report, report.Text(a.OutStyle)), err)
 	return errors.Join(err, o.closePicture(picture, report), report.Wrong())
 }
 

@@ -60,10 +60,7 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return a.printJSON(map[string]any{"members": list})
-			}
-			return a.print([]byte(a.membersText(list)))
+			return a.show(asJSON, map[string]any{"members": list}, a.membersText(list))
 		},
 	}
 	server.addFlags(cmd.PersistentFlags())
@@ -102,12 +99,8 @@ cluster without certificates can come back under another name: replace the keys.
 	cmd.Flags().BoolVar(&unknown, "unknown", false, "also a name that no member has or had")
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		h, err := a.adminServer(cmd, server)
-		if err != nil {
-			return err
-		}
 		var known struct{ Members []transport.Member }
-		if err := h.do(cmd.Context(), http.MethodGet, "/v1/members", nil, &known); err != nil {
+		if err := a.askAdmin(cmd, server, http.MethodGet, "/v1/members", nil, &known); err != nil {
 			return err
 		}
 		if !unknown && !slices.ContainsFunc(known.Members, func(m transport.Member) bool { return m.Name == args[0] }) {
@@ -144,16 +137,8 @@ func (a *app) aboutMember(server *adminFlags, cmd *cobra.Command, path, done str
 		return nil
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		h, err := a.adminServer(cmd, server)
-		if err != nil {
-			return err
-		}
-		body, err := json.Marshal(map[string]string{"name": args[0]})
-		if err != nil {
-			return fmt.Errorf("the name cannot be written: %w", err)
-		}
 		var left struct{ Members []transport.Member }
-		if err := h.do(cmd.Context(), http.MethodPost, path, body, &left); err != nil {
+		if err := a.askAdmin(cmd, server, http.MethodPost, path, map[string]string{"name": args[0]}, &left); err != nil {
 			return err
 		}
 		// The node's view follows shortly after its answer.
@@ -208,6 +193,21 @@ func (a *app) adminServer(cmd *cobra.Command, o *adminFlags) (*httpRemote, error
 	h, _ := r.(*httpRemote) // newRemote returns this type for a URL
 	h.admin = true
 	return h, nil
+}
+
+// askAdmin sends a request to a path of a node's administration, as do does, with a value as JSON unless that is nil.
+func (a *app) askAdmin(cmd *cobra.Command, server *adminFlags, method, path string, v, answer any) error {
+	h, err := a.adminServer(cmd, server)
+	if err != nil {
+		return err
+	}
+	var body []byte
+	if v != nil {
+		if body, err = json.Marshal(v); err != nil {
+			return err
+		}
+	}
+	return h.do(cmd.Context(), method, path, body, answer)
 }
 
 // do sends a request to a path of the node. A problem in the response is returned as an
@@ -350,9 +350,7 @@ func unaskedText(list []unasked) string {
 // membersText returns the members in columns.
 func (a *app) membersText(list []listed) string {
 	var t term.Table
-	head := func(s string) term.Cell { return term.Cell{Text: s, Paint: a.OutStyle.Bold} }
-	t.Row(head("name"), head("address"), head("state"), head("share"), head("keys"), head("checks/s"), head("lag"),
-		head("unacked"), head("rules"), head("tzdata"))
+	t.Head(a.OutStyle.Bold, "name", "address", "state", "share", "keys", "checks/s", "lag", "unacked", "rules", "tzdata")
 	hashes, releases, unreachable := map[string]bool{}, map[string]bool{}, false
 	for i := range list {
 		m := &list[i]

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -74,7 +73,7 @@ func (a *app) overrideSet(server *adminFlags) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w.For = last.String()
-			return a.changeOverrides(cmd, server, "/v1/overrides/set", w, asJSON)
+			return a.askOverrides(cmd, server, http.MethodPost, "/v1/overrides/set", w, asJSON)
 		},
 	}
 	f := cmd.Flags()
@@ -105,7 +104,7 @@ func (a *app) overrideRemove(server *adminFlags) *cobra.Command {
 			return commandline.NoArgs(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.changeOverrides(cmd, server, "/v1/overrides/remove", w, asJSON)
+			return a.askOverrides(cmd, server, http.MethodPost, "/v1/overrides/remove", w, asJSON)
 		},
 	}
 	f := cmd.Flags()
@@ -124,49 +123,28 @@ func (a *app) overrideList(server *adminFlags) *cobra.Command {
 		Short: "List the overrides in force",
 		Args:  commandline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			h, err := a.adminServer(cmd, server)
-			if err != nil {
-				return err
-			}
-			var out console.Overrides
-			if err := h.do(cmd.Context(), http.MethodGet, "/v1/overrides", nil, &out); err != nil {
-				return err
-			}
-			return a.printOverrides(&out, asJSON)
+			return a.askOverrides(cmd, server, http.MethodGet, "/v1/overrides", nil, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print an object")
 	return cmd
 }
 
-// changeOverrides asks a node to set or remove an override, and prints those in force then.
-func (a *app) changeOverrides(cmd *cobra.Command, server *adminFlags, path string, w console.Wanted,
-	asJSON bool) error {
-	h, err := a.adminServer(cmd, server)
-	if err != nil {
-		return err
-	}
-	body, err := json.Marshal(w)
-	if err != nil {
-		return err
-	}
+// askOverrides asks a node to set or remove an override, or for none with nil, and prints those in force then.
+func (a *app) askOverrides(cmd *cobra.Command, server *adminFlags, method, path string, w any, asJSON bool) error {
 	var out console.Overrides
-	if err := h.do(cmd.Context(), http.MethodPost, path, body, &out); err != nil {
+	if err := a.askAdmin(cmd, server, method, path, w, &out); err != nil {
 		return err
 	}
-	return a.printOverrides(&out, asJSON)
+	return a.show(asJSON, &out, a.overridesText(&out))
 }
 
-func (a *app) printOverrides(out *console.Overrides, asJSON bool) error {
-	if asJSON {
-		return a.printJSON(out)
-	}
+func (a *app) overridesText(out *console.Overrides) string {
 	if len(out.Overrides) == 0 {
-		return a.print([]byte("no override is in force\n"))
+		return "no override is in force\n"
 	}
 	var t term.Table
-	head := func(text string) term.Cell { return term.Cell{Text: text, Paint: a.OutStyle.Bold} }
-	t.Row(head("user or address"), head("rule"), head("in force"), head("until (UTC)"), head("by"), head("why"))
+	t.Head(a.OutStyle.Bold, "user or address", "rule", "in force", "until (UTC)", "by", "why")
 	for i := range out.Overrides {
 		e := &out.Overrides[i]
 		user := e.About()
@@ -177,15 +155,14 @@ func (a *app) printOverrides(out *console.Overrides, asJSON bool) error {
 		if e.ToldBy != "" {
 			by = strings.TrimSpace(by + " (as " + e.ToldBy + " says)")
 		}
-		cell := func(text string) term.Cell { return term.Cell{Text: term.Clean(text)} }
-		t.Row(cell(user), cell(e.Rule), cell(e.What()), cell(e.Until.UTC().Format("2006-01-02 15:04:05")), cell(by),
-			cell(e.Why))
+		t.Texts(nil, term.Clean(user), term.Clean(e.Rule), term.Clean(e.What()),
+			e.Until.UTC().Format("2006-01-02 15:04:05"), term.Clean(by), term.Clean(e.Why))
 	}
 	text := t.String()
 	if out.Only != "" {
 		text += "\n" + term.Clean(out.Only) + "\n"
 	}
-	return a.print([]byte(text))
+	return text
 }
 
 func (a *app) rulesCommand() *cobra.Command {
@@ -203,21 +180,14 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
   weir rules --file > rules.yaml`,
 		Args: commandline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			h, err := a.adminServer(cmd, &server)
-			if err != nil {
-				return err
-			}
 			var out console.Rules
-			if err := h.do(cmd.Context(), http.MethodGet, "/v1/rules", nil, &out); err != nil {
+			if err := a.askAdmin(cmd, &server, http.MethodGet, "/v1/rules", nil, &out); err != nil {
 				return err
 			}
-			switch {
-			case asJSON:
-				return a.printJSON(&out)
-			case file:
-				return a.print([]byte(out.File))
+			if file {
+				return a.show(asJSON, &out, out.File)
 			}
-			return a.print([]byte(a.rulesText(&out)))
+			return a.show(asJSON, &out, a.rulesText(&out))
 		},
 	}
 	server.addFlags(cmd.Flags())
@@ -229,8 +199,7 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 func (a *app) rulesText(out *console.Rules) string {
 	var b strings.Builder
 	var t term.Table
-	head := func(text string) term.Cell { return term.Cell{Text: text, Paint: a.OutStyle.Bold} }
-	t.Row(head("rule"), head("line"), head("limits"))
+	t.Head(a.OutStyle.Bold, "rule", "line", "limits")
 	for i := range out.Rules {
 		r := &out.Rules[i]
 		text := strings.Join(r.Limits, "; ")
@@ -246,7 +215,7 @@ func (a *app) rulesText(out *console.Rules) string {
 		if r.Shadow {
 			text += "; in shadow"
 		}
-		t.Row(term.Cell{Text: term.Clean(r.Name)}, term.Cell{Text: fmt.Sprint(r.Line)}, term.Cell{Text: term.Clean(text)})
+		t.Texts(nil, term.Clean(r.Name), fmt.Sprint(r.Line), term.Clean(text))
 	}
 	if len(out.Rules) == 0 {
 		b.WriteString("no rules are in force: every request is allowed\n")

@@ -30,12 +30,8 @@ Exit status: 0 the file is in force, 1 it was refused, 2 the node cannot be aske
   weir reload --server unix:/run/weir/admin.sock --json`,
 		Args: commandline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			h, err := a.adminServer(cmd, &server)
-			if err != nil {
-				return err
-			}
 			var out transport.Reloaded
-			if err := h.do(cmd.Context(), http.MethodPost, "/v1/reload", nil, &out); err != nil {
+			if err := a.askAdmin(cmd, &server, http.MethodPost, "/v1/reload", nil, &out); err != nil {
 				return err
 			}
 			if asJSON {

@@ -160,10 +160,7 @@ func (a *app) replayEnvoy(ctx context.Context, o replayOptions, logs []string) e
 		out.Limits = append(out.Limits, envoyLimitCount{name, l.Total, l.Over})
 	}
 	slices.SortFunc(out.Limits, func(a, b envoyLimitCount) int { return strings.Compare(a.Limit, b.Limit) })
-	if o.json {
-		return a.printJSON(out)
-	}
-	return a.print([]byte(out.text()))
+	return a.show(o.json, out, out.text())
 }
 
 // load reads the files, and finds the domain.

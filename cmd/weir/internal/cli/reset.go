@@ -75,11 +75,7 @@ Exit status: 0 done, 1 refused, 2 the node cannot be asked, 3 there was no such 
 
 // reset asks a node to delete counters, and prints how many there were.
 func (a *app) reset(cmd *cobra.Command, server string, shown *credentials, fields map[string]any, asJSON bool) error {
-	creds, err := a.open(cmd, *shown, server)
-	if err != nil {
-		return err
-	}
-	node, err := newRemote(cmd, server, creds)
+	node, err := a.remoteAt(cmd, server, shown)
 	if err != nil {
 		return err
 	}
@@ -96,15 +92,11 @@ func (a *app) reset(cmd *cobra.Command, server string, shown *credentials, field
 	if code != http.StatusOK {
 		return h.noNode(http.StatusText(code), nil)
 	}
-	if asJSON {
-		err = a.printJSON(out)
-	} else {
-		text := term.Plural(out.Counters, "counter") + " deleted\n"
-		if out.Counters == 0 {
-			text = "there is no such counter: nothing was deleted\n"
-		}
-		err = a.print([]byte(text))
+	text := term.Plural(out.Counters, "counter") + " deleted\n"
+	if out.Counters == 0 {
+		text = "there is no such counter: nothing was deleted\n"
 	}
+	err = a.show(asJSON, out, text)
 	if err == nil && out.Counters == 0 {
 		err = errDenied
 	}

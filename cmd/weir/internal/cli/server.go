@@ -63,6 +63,15 @@ func (o *checkOptions) checkServerFlags(cmd *cobra.Command) error {
 	return nil
 }
 
+// remoteAt returns the node at an address, which is shown some credentials.
+func (a *app) remoteAt(cmd *cobra.Command, server string, shown *credentials) (remote, error) {
+	opened, err := a.open(cmd, *shown, server)
+	if err != nil {
+		return nil, err
+	}
+	return newRemote(cmd, server, opened)
+}
+
 // newRemote returns the node at host:port (gRPC) or http://host:port.
 func newRemote(cmd *cobra.Command, server string, shown *dialing.Credentials) (remote, error) {
 	if scheme, _, ok := strings.Cut(server, "://"); ok {
@@ -86,11 +95,7 @@ func isHostPort(address string) bool {
 
 // checkServer asks a node. Between repeated checks it waits in real time.
 func (a *app) checkServer(cmd *cobra.Command, o checkOptions, r *limiter.Request) error {
-	shown, err := a.open(cmd, o.shown, o.server)
-	if err != nil {
-		return err
-	}
-	node, err := newRemote(cmd, o.server, shown)
+	node, err := a.remoteAt(cmd, o.server, &o.shown)
 	if err != nil {
 		return err
 	}

@@ -176,11 +176,7 @@ func (o *amendOptions) check(cmd *cobra.Command, verb string, args []string) err
 
 // amend asks the node, and prints what it did.
 func (a *app) amend(cmd *cobra.Command, o *amendOptions, am amendment) error {
-	shown, err := a.open(cmd, o.shown, o.server)
-	if err != nil {
-		return err
-	}
-	node, err := newRemote(cmd, o.server, shown)
+	node, err := a.remoteAt(cmd, o.server, &o.shown)
 	if err != nil {
 		return err
 	}
@@ -190,11 +186,7 @@ func (a *app) amend(cmd *cobra.Command, o *amendOptions, am amendment) error {
 	if err = errors.Join(err, node.Close()); err != nil {
 		return err
 	}
-	if o.json {
-		err = a.printJSON(out)
-	} else {
-		err = a.print([]byte(a.amendedText(am, out) + "\n"))
-	}
+	err = a.show(o.json, out, a.amendedText(am, out)+"\n")
 	unknown := am.verb == "extend" && out.State == limiter.AmendUnknown.String()
 	if err == nil && (unknown || out.State == limiter.AmendDenied.String()) {
 		err = errDenied

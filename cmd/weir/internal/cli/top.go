@@ -55,10 +55,7 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return a.printJSON(out)
-			}
-			return a.print([]byte(a.topText(out)))
+			return a.show(asJSON, out, a.topText(out))
 		},
 	}
 	f := cmd.Flags()
@@ -153,12 +150,12 @@ func (a *app) topText(out *topKeys) string {
 		none  string
 	}{{"asked for most", out.Hottest, "none in the sample of checks yet"}, {"denied most", out.Denied, "nothing yet"}} {
 		var t term.Table
-		t.Row(term.Cell{Text: list.title, Paint: a.OutStyle.Bold}, term.Cell{Text: "times", Paint: a.OutStyle.Bold})
+		t.Head(a.OutStyle.Bold, list.title, "times")
 		for _, k := range list.keys {
-			t.Row(term.Cell{Text: term.Clean(k.Key)}, term.Cell{Text: fmt.Sprint(k.Count)}, term.Cell{Text: lentText(&k.Lent)})
+			t.Texts(nil, term.Clean(k.Key), fmt.Sprint(k.Count), lentText(&k.Lent))
 		}
 		if len(list.keys) == 0 {
-			t.Row(term.Cell{Text: list.none})
+			t.Texts(nil, list.none)
 		}
 		if b.Len() > 0 {
 			b.WriteByte('\n')
@@ -192,8 +189,7 @@ func lentText(l *transport.Lent) string {
 // refusedText lists keys that were refused, with what asks for the reason of each.
 func (a *app) refusedText(keys []denials.Key) string {
 	var t term.Table
-	head := func(text string) term.Cell { return term.Cell{Text: text, Paint: a.OutStyle.Bold} }
-	t.Row(head("refused in the last hour"), head("by"), head("times"), head("last (UTC)"))
+	t.Head(a.OutStyle.Bold, "refused in the last hour", "by", "times", "last (UTC)")
 	var asks strings.Builder
 	for i := range keys {
 		k := &keys[i]
@@ -201,8 +197,8 @@ func (a *app) refusedText(keys []denials.Key) string {
 		if k.Limit != "" {
 			by += "/" + k.Limit
 		}
-		t.Row(term.Cell{Text: term.Clean(cmp.Or(k.Key, "each request"))}, term.Cell{Text: term.Clean(by)},
-			term.Cell{Text: fmt.Sprint(k.Count)}, term.Cell{Text: k.Last.UTC().Format("15:04:05")})
+		t.Texts(nil, term.Clean(cmp.Or(k.Key, "each request")), term.Clean(by), fmt.Sprint(k.Count),
+			k.Last.UTC().Format("15:04:05"))
 		if n := len(k.Samples); n > 0 && k.Samples[n-1].Path != "" {
 			asks.WriteString("  " + checkCommand(&k.Samples[n-1].Sample, k.Tenant) + "\n")
 		}

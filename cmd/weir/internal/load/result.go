@@ -179,14 +179,10 @@ func (r *Report) Text(style term.Style) string {
 		r.DurationMs,
 		r.Go, r.OS, r.Arch, term.Plural(r.Cores, "core"))
 	var t term.Table
-	var head []term.Cell
-	for _, h := range []string{"", "clients", "checks/s", "p50", "p90", "p99", "p99.9", "max", "sent late p99",
-		"node CPU/check", "client CPU/check"} {
-		head = append(head, term.Cell{Text: h, Paint: style.Dim})
-	}
-	t.Row(head...)
+	t.Head(style.Dim, "", "clients", "checks/s", "p50", "p90", "p99", "p99.9", "max", "sent late p99",
+		"node CPU/check", "client CPU/check")
 	for i := range r.Points {
-		t.Row(r.Points[i].cells(style)...)
+		t.Texts(style.Bold, r.Points[i].texts()...)
 	}
 	b.WriteString(t.String())
 	for i := range r.Points {
@@ -254,20 +250,14 @@ func (c *Cost) more() string {
 		*c.Allocations, *c.Bytes, *c.Collections, *c.PausedMs)
 }
 
-func (p *Point) cells(style term.Style) []term.Cell {
+func (p *Point) texts() []string {
 	late := "-"
 	if p.SentLate != nil {
 		late = term.Micros(&p.SentLate.P99)
 	}
-	texts := []string{
+	return []string{
 		p.title(), term.Count(p.Clients), term.Count(int(p.ChecksPerSecond)),
 		term.Micros(&p.P50), term.Micros(&p.P90), term.Micros(&p.P99), term.Micros(&p.P999), term.Micros(&p.Max),
 		late, term.Micros(p.ServerCPU), term.Micros(p.ClientCPU),
 	}
-	cells := make([]term.Cell, len(texts))
-	for i, text := range texts {
-		cells[i].Text = text
-	}
-	cells[0].Paint = style.Bold
-	return cells
 }

@@ -21,7 +21,7 @@ func compare(b *strings.Builder, reports []Report, top int, s term.Style) {
 	for _, r := range reports {
 		names = append(names, r.RulesFile)
 	}
-	c.table.Row(head(s, names...)...)
+	c.table.Head(s.Bold, names...)
 	c.totals()
 	c.rules()
 	c.distinct()
@@ -43,7 +43,7 @@ func (c *comparison) row(name string, cell func(r *Report) term.Cell) {
 
 func (c *comparison) section(name string) {
 	c.table.Row()
-	c.table.Row(head(c.style, name)...)
+	c.table.Head(c.style.Bold, name)
 }
 
 func (c *comparison) totals() {

@@ -31,14 +31,6 @@ func alarm(n int, s term.Style) term.Cell {
 	return c
 }
 
-func head(s term.Style, names ...string) []term.Cell {
-	out := make([]term.Cell, len(names))
-	for i, n := range names {
-		out[i] = term.Cell{Text: term.Clean(n), Paint: s.Bold}
-	}
-	return out
-}
-
 func (r *Report) title() string {
 	return fmt.Sprintf("%s from %s to %s UTC, replayed in %.2f s\n\n", term.Plural(r.Requests, "request"),
 		r.First.Time().Format("2006-01-02 15:04:05"), r.Last.Time().Format("2006-01-02 15:04:05"), r.Spent.Seconds())
@@ -71,7 +63,7 @@ func (r *Report) prettySeries(b *strings.Builder, s term.Style) {
 
 func (r *Report) prettyRules(b *strings.Builder, s term.Style) {
 	var t term.Table
-	t.Row(head(s, "rule and limits", "allowed", "denied", "keys", "")...)
+	t.Head(s.Bold, "rule and limits", "allowed", "denied", "keys", "")
 	for _, rule := range r.Rules {
 		name := text(rule.Name)
 		if rule.Quota {
@@ -99,7 +91,7 @@ func (r *Report) prettyTop(b *strings.Builder, top int, s term.Style) {
 		return
 	}
 	var t term.Table
-	t.Row(head(s, "most denied keys", "denied", "rule")...)
+	t.Head(s.Bold, "most denied keys", "denied", "rule")
 	for _, k := range keys {
 		t.Row(keyCell(k.Key, s), alarm(k.Denied, s), text(k.Rule))
 	}

@@ -22,6 +22,25 @@ type Table struct {
 // Row appends a row. Rows may differ in length.
 func (t *Table) Row(cells ...Cell) { t.rows = append(t.rows, cells) }
 
+// Head appends a row of texts, cleaned and all painted.
+func (t *Table) Head(paint func(string) string, texts ...string) {
+	cells := make([]Cell, len(texts))
+	for i, text := range texts {
+		cells[i] = Cell{Clean(text), paint}
+	}
+	t.Row(cells...)
+}
+
+// Texts appends a row of texts, of which paint, unless nil, colours the first.
+func (t *Table) Texts(paint func(string) string, texts ...string) {
+	cells := make([]Cell, len(texts))
+	for i, text := range texts {
+		cells[i].Text = text
+	}
+	cells[0].Paint = paint
+	t.Row(cells...)
+}
+
 // gap separates columns.
 const gap = "  "
 
