@@ -14,6 +14,22 @@ import (
 // goroutines, once for each call that is decided.
 type Option func(*Limiter) error
 
+// sets returns an option that cannot be wrong.
+func sets(set func(*Limiter)) Option {
+	return func(l *Limiter) error {
+		set(l)
+		return nil
+	}
+}
+
+// needs returns an option of a name that sets a function, which must be given.
+func needs(name string, given bool, set func(*Limiter)) Option {
+	if given {
+		return sets(set)
+	}
+	return func(l *Limiter) error { return l.core.NeedsFunction(name) }
+}
+
 // Rule names the rule that decides, instead of the one whose conditions match.
 func Rule(name string) Option {
 	return func(l *Limiter) error { return l.core.SetRule(name, "method") }
@@ -22,13 +38,7 @@ func Rule(name string) Option {
 // Skip lets calls pass for which f returns true, uncounted and without metadata, such
 // as health checks. f must not depend on anything that callers can choose.
 func Skip(f func(context.Context, *Call) bool) Option {
-	return func(l *Limiter) error {
-		if f == nil {
-			return l.core.NeedsFunction("Skip")
-		}
-		l.skip = f
-		return nil
-	}
+	return needs("Skip", f != nil, func(l *Limiter) { l.skip = f })
 }
 
 // TrustedProxies names the networks of the proxies in front of the service; default
@@ -44,19 +54,13 @@ func TrustedProxies(networks ...netip.Prefix) Option {
 // TrustUnixSockets treats a connection over a Unix socket, which has no address, as one
 // from a trusted proxy. By default all such connections count as one caller.
 func TrustUnixSockets() Option {
-	return func(l *Limiter) error {
-		l.core.UnixSocket = true
-		return nil
-	}
+	return sets(func(l *Limiter) { l.core.UnixSocket = true })
 }
 
 // ForwardedKey takes the caller's address from the key forwarded (RFC 7239), set by
 // trusted proxies, instead of x-forwarded-for.
 func ForwardedKey() Option {
-	return func(l *Limiter) error {
-		l.core.Addresses.Chain, l.core.AddressIn = front.Forwarded, "forwarded"
-		return nil
-	}
+	return sets(func(l *Limiter) { l.core.Addresses.Chain, l.core.AddressIn = front.Forwarded, "forwarded" })
 }
 
 // AddressKey takes the caller's address from a key that contains nothing else, such as
@@ -89,43 +93,25 @@ func Attribute(name string, from Extract) Option {
 // CostFunc sets the cost of a call; the zero Cost leaves it to the rule. If callers can
 // influence the number, give it a lower bound, or calls cost nothing.
 func CostFunc(f func(context.Context, *Call) limiter.Cost) Option {
-	return func(l *Limiter) error {
-		if f == nil {
-			return l.core.NeedsFunction("CostFunc")
-		}
-		l.cost = f
-		return nil
-	}
+	return needs("CostFunc", f != nil, func(l *Limiter) { l.cost = f })
 }
 
 // PerMessage also checks each message that a server receives on a stream. By default a
 // stream is checked once, when it opens, however many messages it carries.
 func PerMessage() Option {
-	return func(l *Limiter) error {
-		l.perMessage = true
-		return nil
-	}
+	return sets(func(l *Limiter) { l.perMessage = true })
 }
 
 // NoMetadata leaves the metadata of responses unchanged. The error of a denial still
 // has its details.
 func NoMetadata() Option {
-	return func(l *Limiter) error {
-		l.quiet = true
-		return nil
-	}
+	return sets(func(l *Limiter) { l.quiet = true })
 }
 
 // OnDenied makes the error of denied calls, instead of [Denial]. If f returns nil, the
 // call proceeds. The metadata is set already. The decision is valid until f returns.
 func OnDenied(f func(context.Context, *Call, *limiter.Decision) error) Option {
-	return func(l *Limiter) error {
-		if f == nil {
-			return l.core.NeedsFunction("OnDenied")
-		}
-		l.onDenied = f
-		return nil
-	}
+	return needs("OnDenied", f != nil, func(l *Limiter) { l.onDenied = f })
 }
 
 // OnError makes the error of calls that could not be decided; if f returns nil, the
@@ -138,13 +124,7 @@ func OnDenied(f func(context.Context, *Call, *limiter.Decision) error) Option {
 // limiter.ErrScope, RESOURCE_EXHAUSTED for limiter.ErrBudget, FAILED_PRECONDITION for
 // limiter.ErrSettled, that of the context if it has ended, and otherwise UNAVAILABLE.
 func OnError(f func(context.Context, *Call, error) error) Option {
-	return func(l *Limiter) error {
-		if f == nil {
-			return l.core.NeedsFunction("OnError")
-		}
-		l.onError = f
-		return nil
-	}
+	return needs("OnError", f != nil, func(l *Limiter) { l.onError = f })
 }
 
 // FailOpen lets calls proceed uncounted while the decider fails, if being reachable
@@ -152,8 +132,5 @@ func OnError(f func(context.Context, *Call, error) error) Option {
 // caller chose (see [OnError]), or that its caller cancelled, is refused as without FailOpen. It has
 // no effect together with [OnError].
 func FailOpen() Option {
-	return func(l *Limiter) error {
-		l.core.FailOpen = true
-		return nil
-	}
+	return sets(func(l *Limiter) { l.core.FailOpen = true })
 }

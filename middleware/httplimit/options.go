@@ -18,6 +18,22 @@ import (
 // goroutines, once for each request.
 type Option func(*Limiter) error
 
+// sets returns an option that cannot be wrong.
+func sets(set func(*Limiter)) Option {
+	return func(l *Limiter) error {
+		set(l)
+		return nil
+	}
+}
+
+// needs returns an option of a name that sets a function, which must be given.
+func needs(name string, given bool, set func(*Limiter)) Option {
+	if given {
+		return sets(set)
+	}
+	return func(l *Limiter) error { return l.core.NeedsFunction(name) }
+}
+
 // Rule names the rule that decides, instead of the one whose conditions match. It suits
 // a limiter around one handler.
 func Rule(name string) Option {
@@ -28,13 +44,7 @@ func Rule(name string) Option {
 // as the probes of a load balancer. f must not depend on anything that callers can
 // choose.
 func Skip(f func(*http.Request) bool) Option {
-	return func(l *Limiter) error {
-		if f == nil {
-			return l.core.NeedsFunction("Skip")
-		}
-		l.skip = f
-		return nil
-	}
+	return needs("Skip", f != nil, func(l *Limiter) { l.skip = f })
 }
 
 // Path sets the path by which a request is counted. If f returns an empty string, the
@@ -42,13 +52,7 @@ func Skip(f func(*http.Request) bool) Option {
 // without the prefix that http.StripPrefix removed, in the form that the package
 // comment describes.
 func Path(f func(*http.Request) string) Option {
-	return func(l *Limiter) error {
-		if f == nil {
-			return l.core.NeedsFunction("Path")
-		}
-		l.path = f
-		return nil
-	}
+	return needs("Path", f != nil, func(l *Limiter) { l.path = f })
 }
 
 // PathFromPattern counts a request by the pattern of its route, such as /towns/{name},
@@ -70,20 +74,14 @@ func TrustedProxies(networks ...netip.Prefix) Option {
 // TrustUnixSockets treats a connection over a Unix socket, which has no address, as one
 // from a trusted proxy. By default all such connections count as one caller.
 func TrustUnixSockets() Option {
-	return func(l *Limiter) error {
-		l.core.UnixSocket = true
-		return nil
-	}
+	return sets(func(l *Limiter) { l.core.UnixSocket = true })
 }
 
 // ForwardedField takes the caller's address from the field Forwarded (RFC 7239) instead
 // of X-Forwarded-For. Use the field that your proxies write. They must set the whole
 // field, or remove the one they received.
 func ForwardedField() Option {
-	return func(l *Limiter) error {
-		l.core.Addresses.Chain, l.core.AddressIn = front.Forwarded, "Forwarded"
-		return nil
-	}
+	return sets(func(l *Limiter) { l.core.Addresses.Chain, l.core.AddressIn = front.Forwarded, "Forwarded" })
 }
 
 // AddressField takes the caller's address from a field that contains nothing else, such
@@ -134,25 +132,13 @@ func CostByMethod(costs map[string]int64) Option {
 // precedence over [CostByMethod]. If callers can influence the number, give it a lower
 // bound, or requests cost nothing.
 func CostFunc(f func(*http.Request) limiter.Cost) Option {
-	return func(l *Limiter) error {
-		if f == nil {
-			return l.core.NeedsFunction("CostFunc")
-		}
-		l.cost = f
-		return nil
-	}
+	return needs("CostFunc", f != nil, func(l *Limiter) { l.cost = f })
 }
 
 // OnDenied replaces the answer to denied requests. The header fields that report the
 // limits, and Retry-After, are set already. The decision is valid until f returns.
 func OnDenied(f func(http.ResponseWriter, *http.Request, *limiter.Decision)) Option {
-	return func(l *Limiter) error {
-		if f == nil {
-			return l.core.NeedsFunction("OnDenied")
-		}
-		l.onDenied = f
-		return nil
-	}
+	return needs("OnDenied", f != nil, func(l *Limiter) { l.onDenied = f })
 }
 
 // OnError is called for requests that could not be decided. It either answers and
@@ -165,13 +151,7 @@ func OnDenied(f func(http.ResponseWriter, *http.Request, *limiter.Decision)) Opt
 // too long), 403 for limiter.ErrScope, 429 for limiter.ErrBudget, 409 for limiter.ErrSettled, and
 // 503 for any other error.
 func OnError(f func(http.ResponseWriter, *http.Request, error) bool) Option {
-	return func(l *Limiter) error {
-		if f == nil {
-			return l.core.NeedsFunction("OnError")
-		}
-		l.onError = f
-		return nil
-	}
+	return needs("OnError", f != nil, func(l *Limiter) { l.onError = f })
 }
 
 // FailOpen lets requests pass uncounted while the decider fails, if being reachable
@@ -179,10 +159,7 @@ func OnError(f func(http.ResponseWriter, *http.Request, error) bool) Option {
 // caller chose (see [OnError]), or that its caller cancelled, is answered as without FailOpen. It has
 // no effect together with [OnError].
 func FailOpen() Option {
-	return func(l *Limiter) error {
-		l.core.FailOpen = true
-		return nil
-	}
+	return sets(func(l *Limiter) { l.core.FailOpen = true })
 }
 
 // Headers chooses the header fields that report the limits; default IETF. Without
@@ -213,11 +190,5 @@ func ResetAs(r Reset) Option {
 
 // Now sets the clock of [ResetEpoch], for tests; default time.Now.
 func Now(f func() time.Time) Option {
-	return func(l *Limiter) error {
-		if f == nil {
-			return l.core.NeedsFunction("Now")
-		}
-		l.now = f
-		return nil
-	}
+	return needs("Now", f != nil, func(l *Limiter) { l.now = f })
 }
