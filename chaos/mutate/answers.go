@@ -33,6 +33,9 @@ func ofAnswers() []mutation {
 		{name: "a call that was only opened takes room", pkg: public, test: "^TestOpenCallsOfAStranger$", edits: []edit{
 			{"internal/listen/unsent.go", "		weight = openWeight\n", "		weight = 0\n"},
 		}},
+		{name: "a stream takes room until it ends", pkg: "./internal/listen", test: "^TestOpenCallsTakeRoom$", edits: []edit{
+			{"internal/listen/unsent.go", "	if !s.last || s.in.begun == 0 ||", "	if s.in.begun == 0 ||"},
+		}},
 		{name: "header fields take room", pkg: "./internal/listen", test: "^TestOpenCallsTakeRoom$", edits: []edit{
 			{"internal/listen/unsent.go", "	if s.headers > fewHeaders {\n", "	if s.headers < 0 {\n"},
 		}},

@@ -107,6 +107,7 @@ type clientStream struct {
 	ending  bool  // it is to be reset; until the server is told, it keeps its memory
 	gone    bool  // it has ended, with answers that gRPC has
 
+	last    bool  // its client will send no further message
 	headers int   // bytes of its header fields, as they were sent
 	opened  int64 // what counts as loose of them, and of a stream without a message
 

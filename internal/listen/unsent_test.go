@@ -46,7 +46,7 @@ func TestUnreadMessages(t *testing.T) {
 	for range 40 {
 		c.out.read(smallAnswer(), outbound{c})
 	}
-	if n := room.InUse(); n != 0 || c.unsent.loose != 0 {
+	if n := room.InUse(); n != 0 || c.unsent.loose != openWeight {
 		t.Errorf("all is answered: %d bytes of room are used, and %d counted", n, c.unsent.loose)
 	}
 	for range 40 {
@@ -255,8 +255,8 @@ func TestSmallAnswerInLargeBuffer(t *testing.T) {
 	}
 }
 
-// Calls without a message, and header fields, take room as unread messages do. A message gives back what any
-// call takes before it, and the end of the call the rest.
+// Calls without a message, and header fields, take room as unread messages do. The only message gives back what
+// any call takes before it, and the end of the call the rest.
 func TestOpenCallsTakeRoom(t *testing.T) {
 	const many = 12 << 10
 	c, room := unreadConn(t, 64<<20)
@@ -278,9 +278,16 @@ func TestOpenCallsTakeRoom(t *testing.T) {
 	}
 	for i := range 10 {
 		c.in.read(frameOf(frameData, 0, id(i), rest), inbound{c})
+		c.out.read(frameOf(frameData, 0, id(i), messageOf(2, []byte("ok"))), outbound{c})
+	}
+	if want := int64(10 * (openWeight + WeightOfByte*many)); c.unsent.loose != want {
+		t.Errorf("with an answered message each: %d bytes are counted, want %d, as more may come", c.unsent.loose, want)
+	}
+	for i := range 10 {
+		c.in.read(frameOf(frameData, flagEndStream, id(i), nil), inbound{c})
 	}
 	if want := int64(10 * WeightOfByte * many); c.unsent.loose != want {
-		t.Errorf("with a message each: %d bytes are counted, want %d", c.unsent.loose, want)
+		t.Errorf("with their only message each: %d bytes are counted, want %d", c.unsent.loose, want)
 	}
 	for i := range 10 {
 		c.in.read(appendReset(nil, id(i)), inbound{c})

@@ -213,15 +213,17 @@ type (
 	outbound struct{ *watchedConn }
 )
 
-func (c inbound) frame(kind, _ byte, id uint32, size int) {
+func (c inbound) frame(kind, flags byte, id uint32, size int) {
 	switch kind {
 	case frameHeaders:
 		if _, known := c.streams[id]; !known && !c.closed && len(c.streams) < 2*c.of.Streams {
 			c.streams[id] = c.begin()
 		}
-		c.open(id, size)
+		c.open(id, size, flags)
 	case frameContinuation:
-		c.open(id, size)
+		c.open(id, size, 0)
+	case frameData:
+		c.open(id, 0, flags)
 	case frameReset:
 		c.forget(id)
 	}
@@ -343,8 +345,10 @@ func (s *Watcher) relieve() {
 }
 
 // open adds a frame of header fields to a stream, if it is known. The lock is held.
-func (c inbound) open(id uint32, size int) {
+// open notes so many bytes of header fields of a stream, and whether its client ends it.
+func (c inbound) open(id uint32, size int, flags byte) {
 	if s := c.streams[id]; s != nil {
+		s.last = s.last || flags&flagEndStream != 0
 		if s.headers += size; !c.opening(s) {
 			c.greedy = true
 		}
