@@ -313,12 +313,7 @@ func (d *decider) attempted(t *turn, k *arith.Charge, parts []*partition) *parti
 	if !slices.ContainsFunc(parts, pending) || !d.table.Remembers(t.At, k) {
 		return nil // usually the former, without a search in the table
 	}
-	for i := range k.Len() {
-		if p := d.parts.of(k.Key(i)); p != nil && p.r.Own().Attempted(k.Key(i), k.ID) {
-			return p
-		}
-	}
-	return nil
+	return d.inDoubt(k)
 }
 
 // charge decides a check in the table. It reports false if the table cannot. For a

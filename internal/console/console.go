@@ -226,6 +226,15 @@ func invalid(format string, args ...any) error {
 var errNotRecorded = errors.New("denials are not recorded here: start the node without --denial-bytes 0")
 
 // writeJSON answers with an object.
+// answer answers a caller with a value as JSON, or with why there is none.
+func answer(w http.ResponseWriter, by *transport.AdminCaller, v any, err error) {
+	if err != nil {
+		by.Fail(err)
+		return
+	}
+	writeJSON(w, v)
+}
+
 func writeJSON(w http.ResponseWriter, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {

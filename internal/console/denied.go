@@ -80,16 +80,11 @@ func (c *Console) denied(ctx context.Context, q denials.Query, one bool) (*Denie
 // serveDenials serves /v1/denials.
 func (c *Console) serveDenials(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
 	q, err := queryOf(r, c.config.Now(), &by)
-	if err != nil {
-		by.Fail(err)
-		return
+	var out *Denied
+	if err == nil {
+		out, err = c.denied(r.Context(), q, r.URL.Query().Get("one") == "true")
 	}
-	out, err := c.denied(r.Context(), q, r.URL.Query().Get("one") == "true")
-	if err != nil {
-		by.Fail(err)
-		return
-	}
-	writeJSON(w, out)
+	answer(w, &by, out, err)
 }
 
 // queryOf reads which denials are asked for. A caller with a tenant sees those of its tenant.

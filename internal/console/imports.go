@@ -188,11 +188,7 @@ func (q *imports) asked() *imports {
 // serveImport serves /v1/import.
 func (c mover) serveImport(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
 	out, err := c.importOf(w, r, &by)
-	if err != nil {
-		by.Fail(err)
-		return
-	}
-	writeJSON(w, out)
+	answer(w, &by, out, err)
 }
 
 func (c mover) importOf(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller) (*ImportResult, error) {

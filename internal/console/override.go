@@ -334,11 +334,7 @@ func (w *Wanted) what() string {
 
 // serveOverrides serves /v1/overrides.
 func (c *Console) serveOverrides(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
-	if err := only(r); err != nil {
-		by.Fail(err)
-		return
-	}
-	writeJSON(w, c.activeOverrides(by.Tenant()))
+	answer(w, &by, c.activeOverrides(by.Tenant()), only(r))
 }
 
 // serveSet serves /v1/overrides/set.
@@ -348,11 +344,7 @@ func (c *Console) serveSet(w http.ResponseWriter, r *http.Request, by transport.
 		by.Subject(subjectOf(want), want.what())
 		err = c.set(want, &by)
 	}
-	if err != nil {
-		by.Fail(err)
-		return
-	}
-	writeJSON(w, c.activeOverrides(by.Tenant()))
+	answer(w, &by, c.activeOverrides(by.Tenant()), err)
 }
 
 // serveRemove serves /v1/overrides/remove.
@@ -362,11 +354,7 @@ func (c *Console) serveRemove(w http.ResponseWriter, r *http.Request, by transpo
 		by.Subject(subjectOf(want), "removed")
 		err = c.remove(want, &by)
 	}
-	if err != nil {
-		by.Fail(err)
-		return
-	}
-	writeJSON(w, c.activeOverrides(by.Tenant()))
+	answer(w, &by, c.activeOverrides(by.Tenant()), err)
 }
 
 // maxBody bounds a request that changes something.

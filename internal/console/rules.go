@@ -238,9 +238,5 @@ func (c *Console) serveRules(w http.ResponseWriter, r *http.Request, by transpor
 	if err == nil {
 		out, err = c.allRules(r.Context(), r.URL.Query().Get("one") == "true")
 	}
-	if err != nil {
-		by.Fail(err)
-		return
-	}
-	writeJSON(w, out)
+	answer(w, &by, out, err)
 }

@@ -210,9 +210,5 @@ func (c *Console) serveHistory(w http.ResponseWriter, r *http.Request, by transp
 	if err == nil {
 		out, err = c.history(r.Context(), span, r.URL.Query().Get("one") == "true")
 	}
-	if err != nil {
-		by.Fail(err)
-		return
-	}
-	writeJSON(w, out)
+	answer(w, &by, out, err)
 }
