@@ -37,6 +37,13 @@ func ofDisks() []mutation {
 				{seek, "return p.gone(t, r, 0, p.owner.Instance) &&",
 					"return !p.awaits(t, r) && p.gone(t, r, 0, p.owner.Instance) &&"},
 			}},
+		{name: "who leaves last starts nothing", pkg: replica, test: "^TestWhoLeavesLastStartsNothing$", edits: []edit{
+			{seek, "v.Owner(p.id) != p.node.Self || t.State != peer.Active {",
+				"v.Owner(p.id) != p.node.Self || t.State == peer.Joining {"},
+		}},
+		{name: "who leaves last ends what it claims", pkg: replica, test: "^TestWhoLeavesLastStartsNothing$", edits: []edit{
+			{seek, " || t.State == peer.Leaving && t.View.NoOtherActive()", ""},
+		}},
 		{name: "a copy from a disk is kept for a while", pkg: replica, test: "^TestACopyFromADiskIsKept$", edits: []edit{
 			{"internal/cluster/replica/learn.go", "p.epoch != p.mine && !p.FromDisk() &&", "p.epoch != p.mine &&"},
 		}},

@@ -109,8 +109,8 @@ func (r *claimRound) lacks(i peer.Instance) bool {
 func (r *claimRound) viewChanged(t *Step, p *Replica) {
 	n := len(r.whom)
 	r.invite(t, p)
-	if r.kind == peer.LastResort && p.role < peer.Copy && t.View.Owner(p.id) != p.node.Self {
-		p.claiming.round = nil // another member does this now
+	if r.anothers(t, p) {
+		p.claiming.round = nil
 		return
 	}
 	for _, w := range r.whom[n:] {

@@ -203,3 +203,47 @@ func TestWhoIsGone(t *testing.T) {
 		t.Error("one that has answered, and holds nothing, is waited for")
 	}
 }
+
+// Of members that leave together, none starts a partition that it does not hold, or goes on from an old copy: who left
+// before may have a later state on its disk, which an epoch above it would outrank. As long as a member stays, or none
+// leaves, the last resort is for that one. A claim that is under way ends.
+func TestWhoLeavesLastStartsNothing(t *testing.T) {
+	e := peer.Epoch{Counter: 4, Instance: third}
+	for name, one := range map[string]struct {
+		role            peer.Role
+		leaves, claimed bool // claimed: before it leaves
+		want            bool
+	}{
+		"nothing, and it stays":       {peer.Nothing, false, false, true},
+		"a copy, and it stays":        {peer.Copy, false, false, true},
+		"nothing, and it leaves":      {peer.Nothing, true, false, false},
+		"a copy, and it leaves":       {peer.Copy, true, false, false},
+		"nothing, and it has claimed": {peer.Nothing, true, true, false},
+		"a copy, and it has claimed":  {peer.Copy, true, true, false},
+	} {
+		l := newLab()
+		p := New(l.node(self), 7)
+		tn := l.turn(view.New(self, members(self, other), seats{0, 1}, 2, 2))
+		p.Begin(tn, Fixture{Role: one.role, Epoch: e, Owner: e})
+		if l.left[third] = l.now; one.claimed {
+			p.startRound(tn, peer.LastResort, self, e)
+		}
+		if one.leaves {
+			all := members(self, other)
+			all[0].State, all[1].State, tn.State = peer.Leaving, peer.Leaving, peer.Leaving
+			tn.View = view.New(self, all, seats{0, 1}, 2, 2)
+		}
+		p.ViewChanged(tn)
+		for range 60 {
+			if r := p.claiming.round; r != nil {
+				a := peer.Answer{Partition: p.id, Round: r.id, Owner: e, Granted: r.kind != peer.Ask}
+				p.Step(tn, other, Message{Answer: &a})
+			}
+			tn.Now += 50 * limiter.Millisecond
+			p.Tick(tn)
+		}
+		if got := p.role == peer.Owned; got != one.want {
+			t.Errorf("%s: it decides: %t, want %t", name, got, one.want)
+		}
+	}
+}

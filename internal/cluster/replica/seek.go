@@ -45,10 +45,10 @@ func (p *Replica) evaluateQuestion(t *Step, r *claimRound) {
 		return
 	}
 	v := t.View
-	if p.role >= peer.Heir || v.Owner(p.id) != p.node.Self || t.State == peer.Joining {
+	if p.role >= peer.Heir || v.Owner(p.id) != p.node.Self || t.State != peer.Active {
 		p.claiming.round = nil
 		p.seeking.seekAt = 0
-		if t.State == peer.Joining && p.role < peer.Heir && v.Owner(p.id) == p.node.Self {
+		if t.State != peer.Active && p.role < peer.Heir && v.Owner(p.id) == p.node.Self {
 			p.seekLater(t) // manage would ask again at once, without end where there is nobody to ask
 			return
 		}
@@ -148,6 +148,13 @@ func (p *Replica) informed(t *Step, r *claimRound) bool {
 		return live && answered+1 >= min(len(v.Members), n)
 	}
 	return answered >= min(n/2+1, n-1)
+}
+
+// anothers reports whether the claim is a last resort that is not this node's any more: another member does it now, or,
+// where all leave, none does.
+func (r *claimRound) anothers(t *Step, p *Replica) bool {
+	return r.kind == peer.LastResort && (p.role < peer.Copy && t.View.Owner(p.id) != p.node.Self ||
+		t.State == peer.Leaving && t.View.NoOtherActive())
 }
 
 // lastResortDue reports whether no member is left that could hold or inherit the partition,
