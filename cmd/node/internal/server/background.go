@@ -34,6 +34,15 @@ func (b *background) start(what string, f func()) {
 	})
 }
 
+// serve is start for what serves, whose error goes to failed.
+func (b *background) serve(what string, failed chan<- error, serve func() error) {
+	b.start(what, func() {
+		if err := serve(); err != nil {
+			failed <- err
+		}
+	})
+}
+
 // wait waits until all work has ended, or until the context ends. It returns what is left,
 // in order.
 func (b *background) wait(ctx context.Context) (left []string) {

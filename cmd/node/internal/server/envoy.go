@@ -212,14 +212,14 @@ func (s *Server) listenEnvoy(ctx context.Context) (err error) {
 		return nil
 	}
 	secure := s.config.TLS != nil && !s.config.TLS.Optional
-	if e.listener, err = s.listenAt(ctx, "--envoy-addr", c.Addr, secure); err != nil {
+	if e.listener, err = listenAt(ctx, s.config.Log, "--envoy-addr", c.Addr, secure); err != nil {
 		return err
 	}
-	if e.quotas.listener, err = s.listenAt(ctx, "--rlqs-addr", c.QuotaAddr, secure); err != nil {
+	if e.quotas.listener, err = listenAt(ctx, s.config.Log, "--rlqs-addr", c.QuotaAddr, secure); err != nil {
 		return err
 	}
 	for _, addr := range c.HTTPAddrs {
-		l, err := s.listenAt(ctx, "--envoy-http-addr", addr, false)
+		l, err := listenAt(ctx, s.config.Log, "--envoy-http-addr", addr, false)
 		if err != nil {
 			return err
 		}
@@ -262,7 +262,9 @@ func (s *Server) runEnvoy(ctx context.Context) {
 		return
 	}
 	if e.listener != nil {
-		s.serve("the server of Envoy's rate limit service", func() error { return e.server.Serve(gate{e.listener, e}, nil) })
+		s.background.serve("the server of Envoy's rate limit service", s.failed, func() error {
+			return e.server.Serve(gate{e.listener, e}, nil)
+		})
 	}
 	e.quotas.run(s)
 	for _, l := range e.aside {

@@ -64,7 +64,7 @@ type served struct {
 // run starts the goroutine that serves.
 func (p *served) run(s *Server) {
 	if p.serve != nil {
-		s.serve(p.name, p.serve)
+		s.background.serve(p.name, s.failed, p.serve)
 	}
 }
 
@@ -74,15 +74,6 @@ func (p *served) stop(ctx context.Context) error {
 		return nil
 	}
 	return p.shutdown(ctx)
-}
-
-// serve starts a goroutine that serves. Its error ends the node.
-func (s *Server) serve(name string, serve func() error) {
-	s.background.start(name, func() {
-		if err := serve(); err != nil {
-			s.failed <- err
-		}
-	})
 }
 
 // addrOf returns the address of a listener, "" of nil.

@@ -297,7 +297,7 @@ func (s *Server) listen(ctx context.Context) (err error) {
 		{"--admin-addr", c.AdminAddr, &s.admin.listener}, {"--health-addr", c.HealthAddr, &s.health.listener},
 	} {
 		secure := c.TLS != nil && !c.TLS.Optional && l.flag != "--health-addr"
-		if *l.to, err = s.listenAt(ctx, l.flag, l.address, secure); err != nil {
+		if *l.to, err = listenAt(ctx, c.Log, l.flag, l.address, secure); err != nil {
 			return errors.Join(err, s.closeListeners())
 		}
 	}
@@ -306,7 +306,7 @@ func (s *Server) listen(ctx context.Context) (err error) {
 
 // listenAt opens the listener of an address, nil of "". Unless it is secure, a warning is logged about an address that
 // other machines can reach.
-func (s *Server) listenAt(ctx context.Context, flag, address string, secure bool) (net.Listener, error) {
+func listenAt(ctx context.Context, log *slog.Logger, flag, address string, secure bool) (net.Listener, error) {
 	if address == "" {
 		return nil, nil //nolint:nilnil // none is asked for
 	}
@@ -315,7 +315,7 @@ func (s *Server) listenAt(ctx context.Context, flag, address string, secure bool
 		return nil, err
 	}
 	if tcp, ok := l.Addr().(*net.TCPAddr); ok && !secure && !tcp.IP.IsLoopback() {
-		s.config.Log.Warn("this address can be reached from other machines, without TLS and authentication: "+
+		log.Warn("this address can be reached from other machines, without TLS and authentication: "+
 			"keep it on a network that you trust", "flag", flag, "address", tcp.String())
 	}
 	return l, nil
@@ -343,9 +343,9 @@ func (s *Server) run(ctx context.Context) {
 	}
 	s.background.start("the history and the overrides", func() { s.watching.console.Run(ctx) })
 	s.secured.run(ctx, &s.background, s.config.Log, s.audit)
-	s.serve("the servers of gRPC and HTTP", func() error { return s.wire.Serve(s.grpc, s.http) })
+	s.background.serve("the servers of gRPC and HTTP", s.failed, func() error { return s.wire.Serve(s.grpc, s.http) })
 	for _, a := range []*aside{&s.admin, &s.health} {
-		s.serve("a server of operators or probes", a.serve)
+		s.background.serve("a server of operators or probes", s.failed, a.serve)
 	}
 	s.runEnvoy(ctx)
 	s.protocols.run(s)

@@ -46,22 +46,18 @@ func stdinOnce(cmd *cobra.Command, names ...string) error {
 	return nil
 }
 
-// readRules reads a rules file; "-" is standard input.
-func (a *app) readRules(name string) ([]byte, error) {
-	if name == accesslog.Stdin {
-		return readRulesFrom(a.In, name)
+// read reads a file of a kind, which is no larger than a rules file; "-" is standard input.
+func (a *app) read(kind, name string) ([]byte, error) {
+	if name != accesslog.Stdin {
+		return smallfile.Read(kind, name, smallfile.MaxRules)
 	}
-	return smallfile.Read("rules file", name, smallfile.MaxRules)
-}
-
-func readRulesFrom(in io.Reader, name string) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(in, smallfile.MaxRules+1))
+	data, err := io.ReadAll(io.LimitReader(a.In, smallfile.MaxRules+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("rules file %s cannot be read: %w", name, bare(err))
+		return nil, fmt.Errorf("%s %s cannot be read: %w", kind, name, bare(err))
 	case len(data) > smallfile.MaxRules:
-		return nil, fmt.Errorf("rules file %s is larger than %d MiB, which no rules file needs; is it another file?", name,
-			smallfile.MaxRules>>20)
+		return nil, fmt.Errorf("%s %s is larger than %d MiB, which no %s needs; is it another file?", kind, name,
+			smallfile.MaxRules>>20, kind)
 	}
 	return data, nil
 }
@@ -92,7 +88,7 @@ func (a *app) loadRulesFile(name string) (rulesFile, error) {
 	}
 	look("rules file", name)
 	var err error
-	if f.data, err = a.readRules(name); err != nil {
+	if f.data, err = a.read("rules file", name); err != nil {
 		return f, err
 	}
 	f.data, err = rules.Expand(f.data, func(numbers string) ([]byte, error) {

@@ -136,15 +136,15 @@ func (a *app) askOverrides(cmd *cobra.Command, server *adminFlags, method, path 
 	if err := a.askAdmin(cmd, server, method, path, w, &out); err != nil {
 		return err
 	}
-	return a.show(asJSON, &out, a.overridesText(&out))
+	return a.show(asJSON, &out, overridesText(&out, a.OutStyle))
 }
 
-func (a *app) overridesText(out *console.Overrides) string {
+func overridesText(out *console.Overrides, style term.Style) string {
 	if len(out.Overrides) == 0 {
 		return "no override is in force\n"
 	}
 	var t term.Table
-	t.Head(a.OutStyle.Bold, "user or address", "rule", "in force", "until (UTC)", "by", "why")
+	t.Head(style.Bold, "user or address", "rule", "in force", "until (UTC)", "by", "why")
 	for i := range out.Overrides {
 		e := &out.Overrides[i]
 		user := e.About()
@@ -187,7 +187,7 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 			if file {
 				return a.show(asJSON, &out, out.File)
 			}
-			return a.show(asJSON, &out, a.rulesText(&out))
+			return a.show(asJSON, &out, rulesText(&out, a.OutStyle))
 		},
 	}
 	server.addFlags(cmd.Flags())
@@ -196,10 +196,10 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 	return cmd
 }
 
-func (a *app) rulesText(out *console.Rules) string {
+func rulesText(out *console.Rules, style term.Style) string {
 	var b strings.Builder
 	var t term.Table
-	t.Head(a.OutStyle.Bold, "rule", "line", "limits")
+	t.Head(style.Bold, "rule", "line", "limits")
 	for i := range out.Rules {
 		r := &out.Rules[i]
 		text := strings.Join(r.Limits, "; ")

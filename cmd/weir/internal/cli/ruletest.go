@@ -15,7 +15,6 @@ import (
 	"github.com/weirlimit/weir/cmd/weir/internal/accesslog"
 	"github.com/weirlimit/weir/cmd/weir/internal/ruletest"
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
-	"github.com/weirlimit/weir/internal/smallfile"
 )
 
 // testedFile is what became of a file of tests.
@@ -112,7 +111,7 @@ func (a *app) runTests(ctx context.Context, names []string, rulesName string, as
 
 // testFile runs one file of tests. Its rules may have problems, which are printed.
 func (a *app) testFile(ctx context.Context, out *testedFile, rulesName string) error {
-	data, err := a.readTests(out.File)
+	data, err := a.read("file of tests", out.File)
 	if err != nil {
 		return err
 	}
@@ -145,13 +144,6 @@ func (a *app) testFile(ctx context.Context, out *testedFile, rulesName string) e
 		}
 	}
 	return nil
-}
-
-func (a *app) readTests(name string) ([]byte, error) {
-	if name == accesslog.Stdin {
-		return readRulesFrom(a.In, name)
-	}
-	return smallfile.Read("file of tests", name, smallfile.MaxRules)
 }
 
 // runTest runs a test on a node of its own.
