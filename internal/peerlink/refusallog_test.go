@@ -34,12 +34,12 @@ func TestStrangersNamesMakeNoLines(t *testing.T) {
 		name := fmt.Sprintf(`\"%d\\`, i) + strings.Repeat("x", 1000)
 		hello := &peerv1.Hello{Wire: uint32(l.handshake.self.Wire), Name: name, Cluster: name,
 			RingConfig: uint64(i) * 0x9e3779b97f4a7c15}
-		l.refusedFrom(from, hello, l.handshake.judge(hello))
+		(&service{links: l}).refusedFrom(from, hello, l.handshake.judge(hello))
 		hello.Cluster = "test"
 		hello.RingConfig |= 8
-		l.refusedFrom(from, hello, l.handshake.judge(hello))
+		(&service{links: l}).refusedFrom(from, hello, l.handshake.judge(hello))
 		hello.Wire = uint32(100 + i)
-		l.refusedFrom(from, hello, l.handshake.judge(hello))
+		(&service{links: l}).refusedFrom(from, hello, l.handshake.judge(hello))
 	}
 	if got := strings.Count(log.String(), "was refused"); got != 3 {
 		t.Errorf("%d lines about a stranger who is refused for three reasons", got)

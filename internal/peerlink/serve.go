@@ -47,7 +47,7 @@ func (a *accepted) hangUp(reason error) {
 	})
 }
 
-// service implements the peer port's gRPC service.
+// service implements the peer port's gRPC service: it is the accepting side of links.
 type service struct {
 	peerv1.UnimplementedLinksServer
 	links *Links
@@ -106,21 +106,22 @@ func (s *service) Connect(stream grpc.BidiStreamingServer[peerv1.Message, peerv1
 	a := &accepted{ServerStream: stream, hungUp: make(chan struct{})}
 	go func() {
 		defer l.all.Done()
-		a.hangUp(l.welcomeSafely(a))
+		a.hangUp(s.welcomeSafely(a))
 	}()
 	<-a.hungUp
 	return statusOf(a.reason)
 }
 
 // welcomeSafely is welcome; it returns a panic as an error.
-func (l *Links) welcomeSafely(a *accepted) (err error) {
-	defer l.catch(func(defect error) { err = defect })
-	return l.welcome(a)
+func (s *service) welcomeSafely(a *accepted) (err error) {
+	defer s.links.catch(func(defect error) { err = defect })
+	return s.welcome(a)
 }
 
 // welcome exchanges hellos as the dialled side, runs the session to its end, and returns
 // why it ended.
-func (l *Links) welcome(a *accepted) error {
+func (s *service) welcome(a *accepted) error {
+	l := s.links
 	late := time.AfterFunc(l.config.ConnectTimeout, func() {
 		a.hangUp(status.Error(codes.DeadlineExceeded, "there was no hello in time"))
 	})
@@ -129,19 +130,19 @@ func (l *Links) welcome(a *accepted) error {
 	if c == nil {
 		return status.Error(codes.Internal, "the connection did not come by the peer port")
 	}
-	theirs, err := l.receiveHello(a)
+	theirs, err := s.receiveHello(a)
 	if err != nil {
-		l.refused(a, theirs, err)
+		s.refused(a, theirs, err)
 		return err
 	}
 	if err := l.identify(c, theirs); err != nil {
 		l.refusedTLS.Add(1)
-		l.refused(a, theirs, err)
+		s.refused(a, theirs, err)
 		return err
 	}
 	r, err := l.pin(peer.Instance(theirs.GetInstance()), theirs.GetName())
 	if err != nil {
-		l.refused(a, nil, err)
+		s.refused(a, nil, err)
 		return err
 	}
 	defer l.unpin(r)
@@ -162,7 +163,7 @@ func (l *Links) welcome(a *accepted) error {
 		err = c.settle()
 	}
 	if err != nil {
-		l.refused(a, theirs, err)
+		s.refused(a, theirs, err)
 		return err
 	}
 	// It is also called before another session can take this one's place, so that the
@@ -175,15 +176,15 @@ func (l *Links) welcome(a *accepted) error {
 	return l.carry(r, theirs.GetName(), c, a, false, retire)
 }
 
-func (l *Links) receiveHello(a *accepted) (*peerv1.Hello, error) {
+func (s *service) receiveHello(a *accepted) (*peerv1.Hello, error) {
 	m, err := receive(a)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.handshake.judge(m.hello); err != nil {
+	if err := s.links.handshake.judge(m.hello); err != nil {
 		return m.hello, err
 	}
-	return m.hello, l.handshake.judgeDialler(m.hello)
+	return m.hello, s.links.handshake.judgeDialler(m.hello)
 }
 
 // receive receives a message before the hellos are done. Such a message has no frame.
@@ -199,15 +200,15 @@ func receive(a *accepted) (*message, error) {
 }
 
 // refused logs why a connection was refused.
-func (l *Links) refused(a *accepted, theirs *peerv1.Hello, err error) {
+func (s *service) refused(a *accepted, theirs *peerv1.Hello, err error) {
 	var from net.Addr
 	if p, ok := peerinfo.FromContext(a.Context()); ok {
 		from = p.Addr
 	}
-	l.refusedFrom(from, theirs, err)
+	s.refusedFrom(from, theirs, err)
 }
 
-func (l *Links) refusedFrom(from net.Addr, theirs *peerv1.Hello, err error) {
+func (s *service) refusedFrom(from net.Addr, theirs *peerv1.Hello, err error) {
 	if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
 		return // the other side closed the connection
 	}
@@ -220,7 +221,7 @@ func (l *Links) refusedFrom(from net.Addr, theirs *peerv1.Hello, err error) {
 	if theirs != nil {
 		who = fmt.Sprintf("the node %q", shown(theirs.GetName()))
 	}
-	l.refusals.logOnce(level, who+" was refused", from, reasonOf(err))
+	s.links.refusals.logOnce(level, who+" was refused", from, reasonOf(err))
 }
 
 // statusOf returns the handler's result for the end of a session.
