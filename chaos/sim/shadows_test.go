@@ -101,3 +101,59 @@ rules:
 		}
 	}
 }
+
+// What a check changes without being charged is copied: its id and a block, where only a rule in shadow would deny it,
+// and a counter that it converts into one of a new limit.
+func TestWhatAChargeOfNothingChangesIsCopied(t *testing.T) {
+	worlds(t)
+	rules := func(limit string) string {
+		return "version: 1\nrules: [{name: r, shadow: true, key: [user], limits: [" + limit + "]}]"
+	}
+	r := limiter.Request{User: "ada", Cost: limiter.Units(4)}
+	for _, x := range []struct {
+		name, limit, then, id string
+		peek                  bool
+		after                 limiter.Tick
+		cost                  int64 // of the check at the new owner
+		want                  func(d *limiter.Decision) bool
+	}{
+		{"an id", "{limit: 5, window: 1h}", "", "id", false, 0, 4,
+			func(d *limiter.Decision) bool { return d.Repeated }},
+		{"a block", "{limit: 5, window: 1h, block: 1h}", "", "", false, 0, 1,
+			func(d *limiter.Decision) bool { return d.Limit(0).Blocked }},
+		{"a conversion by a look", "{name: l, limit: 5, window: 1h, algorithm: token_bucket}",
+			"{name: l, limit: 5, window: 1s, algorithm: sliding_log}", "", true, 2 * limiter.Second, 4,
+			func(d *limiter.Decision) bool { return d.Allowed && !d.ShadowDenied && d.Limit(0).Remaining == 1 }},
+	} {
+		s := newSubject(t, rules(x.limit)).(*subject)
+		var d limiter.Decision
+		if err := s.ask(&r, &d, false); err != nil || d.ShadowDenied {
+			t.Fatal(err, d)
+		}
+		if err := s.pass(100 * ms); err != nil {
+			t.Fatal(err)
+		}
+		if x.then != "" {
+			if err := s.SetRules(rules(x.then)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		again := r
+		again.ID = x.id
+		if err := s.ask(&again, &d, x.peek); err != nil || !d.ShadowDenied {
+			t.Fatal(err, d)
+		}
+		for _, n := range s.w.live() {
+			if n.name == d.Limit(0).Owner {
+				if err := s.crash(n); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		s.clock += x.after
+		again.Cost = limiter.Units(x.cost)
+		if err := s.ask(&again, &d, false); err != nil || !x.want(&d) {
+			t.Errorf("%s: %v, %s", x.name, err, answered(&d))
+		}
+	}
+}

@@ -240,6 +240,9 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 	if q.Charge.ID != nil && answer.Allowed && !q.Charge.Peek {
 		d.stands(q.Charge)
 	}
+	if charge.Converted != 0 {
+		d.converted(t, charge)
+	}
 	if answer.Repeated {
 		if slices.ContainsFunc(parts, func(p *partition) bool {
 			return !p.r.Own().ChargedHere(arith.Fields(&answer.Receipt).Time)
@@ -251,10 +254,11 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 	if q.Settles {
 		d.preparations.add(t, q, answer)
 	}
-	if answer.Allowed && arith.Fields(&answer.Receipt).Charged == 0 {
+	id := q.Charge.ID
+	if answer.Allowed && arith.Fields(&answer.Receipt).Charged == 0 && !arith.BlockBegan(answer) &&
+		(id == nil || q.Charge.Peek) {
 		return route.Answered
 	}
-	id := q.Charge.ID
 	if !answer.Allowed {
 		id = nil // it is not remembered
 	}
@@ -273,7 +277,6 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 			cost = k.Cost
 		}
 		p := d.parts.of(k)
-		p.r.Own().Converted(charge, i)
 		if stamp, wait := p.charged(t, k, id, id != nil && charge.ID.Came&(1<<i) != 0, cost); wait {
 			h = d.withhold(t, p, h, q, stamp, answer, idle)
 		}
@@ -282,6 +285,17 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		return route.Answered
 	}
 	return d.await(t, parts, h)
+}
+
+// converted records the keys whose counters a check has found with another limit, whatever it was told: their heirs
+// convert them at the same instant. The partitions are locked.
+func (d *decider) converted(t *turn, k *arith.Charge) {
+	for i := range k.Len() {
+		if p := d.parts.of(k.Key(i)); p != nil && k.Converted&(1<<i) != 0 {
+			p.r.Own().Converted(k.Key(i))
+			p.charged(t, k.Key(i), nil, false, 0)
+		}
+	}
 }
 
 // relabel names the limits of a request in answers that were given for a share of them.

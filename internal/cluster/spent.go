@@ -20,9 +20,8 @@ func (d *decider) decided(t *turn, k *arith.Charge, answer *limiter.Decision) bo
 	return denySpent(d.table, t.At, k, answer)
 }
 
-// denySpent denies a check whose id is that of a reservation that is over for good. If no limit on concurrency would
-// admit its cost anyway, the answer is a repeated one, too: so it is told from one with a new id. It reports false if
-// the table cannot decide it.
+// denySpent denies a check whose id is that of a reservation that is over for good. The answer is a repeated one: so it
+// is told from that to a new id. It reports false if the table cannot decide it.
 func denySpent(tbl *table.Table, now limiter.Tick, k *arith.Charge, answer *limiter.Decision) bool {
 	id, peek := k.ID, k.Peek
 	k.ID, k.Peek = nil, true
@@ -31,15 +30,13 @@ func denySpent(tbl *table.Table, now limiter.Tick, k *arith.Charge, answer *limi
 	if err != nil {
 		return false
 	}
-	never := false
 	for i := range answer.Len() {
 		if l := answer.Limit(i); l.Limit.Algorithm() == limiter.Concurrency {
-			never = never || l.Never
 			l.Allowed, l.Never, l.RetryAfter = false, true, 0
 		}
 	}
 	arith.Combine(answer, true)
 	arith.Conclude(answer)
-	answer.Repeated = never
+	answer.Repeated = true
 	return true
 }

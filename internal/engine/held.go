@@ -32,15 +32,13 @@ func Unheld(m rules.Match, c *arith.Charge) error {
 }
 
 // Spent returns an error for a decision that denies for good because the id of the check is that of a reservation
-// that is over: a limit on concurrency would never allow its cost, although it is within the limit, or the answer is
-// a repeated one.
+// that is over: the answer is a repeated one, and a limit on concurrency would never allow the cost.
 func Spent(d *limiter.Decision) error {
-	if d.Allowed || !d.Never {
+	if d.Allowed || !d.Never || !d.Repeated {
 		return nil
 	}
 	for i := range d.Len() {
-		if l := d.Limit(i); l.Never && !l.Rule.Shadow && l.Limit.Algorithm() == limiter.Concurrency &&
-			(d.Repeated || max(l.Cost, 1) <= l.Limit.Capacity()) {
+		if l := d.Limit(i); l.Never && !l.Rule.Shadow && l.Limit.Algorithm() == limiter.Concurrency {
 			return table.ErrSpent
 		}
 	}

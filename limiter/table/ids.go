@@ -267,9 +267,11 @@ func (t *Table) look(now limiter.Tick, c *arith.Charge, d *limiter.Decision) {
 			p.countSlots(&none, l)
 			s, words, seen := &none, []uint64(nil), l
 			if at, found := p.slots.find(place, identity(k, l)); found {
+				had := p.slots.at(at).limit
 				if of := p.look(p.slots.at(at), l, k, now); of != nil {
 					s, seen = p.slots.at(at), of
 					words = t.words(s)
+					convert(c, i, had, s)
 				}
 			}
 			used := s.state.Probe(seen, words, now, out)

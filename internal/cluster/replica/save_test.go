@@ -229,12 +229,7 @@ func TestChangesForTheDiskAlone(t *testing.T) {
 	p.own.Charged(tn, &denied, nil, false, 0)
 	held.Hash.Hi, another.Hash.Hi = 21, 22
 	p.own.Charged(tn, &held, &arith.Idempotency{ID: 5, Hold: time.Second}, false, 1)
-	var c arith.Charge
-	c.Add(k)
-	c.Add(another)
-	c.Converted = 1 << 1
-	p.own.Converted(&c, 0)
-	p.own.Converted(&c, 1)
+	p.own.Converted(&another)
 	p.own.Charged(tn, &another, nil, false, 1)
 	if tn.Any() || len(p.own.dirty.list) > 0 {
 		t.Errorf("a tick is to end the batch of %d keys: %+v", len(p.own.dirty.list), tn.Effects)

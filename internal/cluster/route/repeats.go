@@ -29,8 +29,7 @@ func (s *fanOut) repeated() bool {
 // repeats reports whether the id of the check is known for all keys of a part.
 func (r *portion) repeats() bool { return r.answer.Repeated && r.answer.Allowed }
 
-// spent reports whether the id of the check is that of a reservation that is over, and a limit on concurrency would
-// never admit its cost: see [engine.Spent].
+// spent reports whether the id of the check is that of a reservation that is over: see [engine.Spent].
 func (r *portion) spent() bool { return r.answer.Repeated && !r.answer.Allowed }
 
 // refuse denies a check whose parts only peeked, since a limit can never admit its cost, and were all allowed: the
