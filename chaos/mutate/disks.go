@@ -118,10 +118,8 @@ func ofDisks() []mutation {
 		{name: "marks move with words", pkg: "./limiter/table", test: "^TestExportCharged$", edits: []edit{
 			{"limiter/table/words.go", "class|s.class&charged", "class"},
 		}},
-		{name: "counters of other limits are listed for the disk", pkg: core, test: "^TestWhatWasChargedIsSaved$",
-			edits: []edit{{"internal/cluster/decide.go", "	p.r.Own().Converted(k.Key(i))\n", ""}}},
 		{name: "what a check converts is copied", pkg: "./chaos/sim", test: "^TestWhatAChargeOfNothingChangesIsCopied$",
-			edits: []edit{{"internal/cluster/decide.go", "if charge.Converted != 0 {", "if false {"}}},
+			edits: []edit{{"internal/cluster/decide.go", "	d.touched(t, charge, nil, charge.Converted) // whatever", "	// whatever"}}},
 		{name: "a block of a rule in shadow is copied", pkg: "./chaos/sim",
 			test:  "^TestWhatAChargeOfNothingChangesIsCopied$",
 			edits: []edit{{"internal/cluster/decide.go", " && !arith.BlockBegan(answer) &&", " &&"}}},

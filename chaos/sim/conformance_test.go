@@ -26,12 +26,14 @@ type subject struct {
 	only  bool // always the same is asked
 }
 
-func newSubject(tb testing.TB, yaml string) limitertest.Subject { return newSubjectOf(tb, yaml, false) }
+func newSubject(tb testing.TB, yaml string) limitertest.Subject {
+	return newSubjectOf(tb, yaml, func(*World) {})
+}
 
-// newSubjectOf is one whose nodes remember denials or do not.
-func newSubjectOf(tb testing.TB, yaml string, cached bool) limitertest.Subject {
+// newSubjectOf is one of a world that has been prepared.
+func newSubjectOf(tb testing.TB, yaml string, prepare func(*World)) limitertest.Subject {
 	s := &subject{w: newWorld(1), tb: tb, clock: limitertest.Start()}
-	s.w.near.cached = cached
+	prepare(s.w)
 	s.w.clock = func(limiter.Tick) limiter.Tick { return s.clock }
 	if err := s.SetRules(yaml); err != nil {
 		tb.Fatal(err)

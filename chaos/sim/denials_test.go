@@ -37,7 +37,7 @@ func TestCachedDenialsKeepTheBounds(t *testing.T) {
 // them.
 func remembering(t *testing.T, yaml string) *subject {
 	t.Helper()
-	s, ok := newSubjectOf(t, yaml, true).(*subject)
+	s, ok := newSubjectOf(t, yaml, func(w *World) { w.near.cached = true }).(*subject)
 	if !ok {
 		t.Fatal("no subject")
 	}

@@ -261,12 +261,38 @@ func (s *subject) settle() error {
 	return s.w.settled()
 }
 
-// members has a member join, or one leave or crash.
+// powerCut ends all nodes after all is saved, and starts them anew.
+func (s *subject) powerCut() error {
+	if err := s.pass(3 * limiter.Second); err != nil {
+		return err
+	}
+	all, d := s.w.live(), s.w.disks
+	d.cut, d.away, d.endedAt, d.savedAt = true, make(map[string]bool), s.w.now, s.w.now
+	for _, n := range all {
+		d.away[n.name] = false
+		n.crash(false)
+	}
+	if err := s.pass(200 * ms); err != nil {
+		return err
+	}
+	for _, n := range all {
+		s.w.start(n.name, false, nil, 3)
+	}
+	if err := s.pass(backWithin + restoreWait); err != nil {
+		return err
+	}
+	return s.settle()
+}
+
+// members has a member join, or one leave or crash, or all end at once.
 func (w *walk) members() error {
 	w.receipts = nil // those of a former ownership are void
 	live := w.w.live()
 	n := of(w.c, live...)
 	switch {
+	case w.w.disks != nil && w.c.Pick(2) == 0:
+		w.log("a power cut")
+		return w.powerCut()
 	case len(live) == 3:
 		w.joined++
 		w.log("n%d joins", w.joined)
@@ -343,11 +369,30 @@ func (w *walk) step() string {
 // holds, settlements, extensions, refunds, resets, other rules and overrides; and while members join, leave and crash.
 func TestAWalkOverSeveralOwnersIsThatOfOneTable(t *testing.T) {
 	worlds(t)
+	did := walkOver(t, seeds(t, 80), 20, func(*World) {})
+	for _, kind := range []string{
+		"check", "id", "look", "amend", "refund", "reset", "rules", "override", "members",
+	} {
+		if did[kind] == 0 && seeds(t, 80) > 20 {
+			t.Errorf("no %s", kind)
+		}
+	}
+}
+
+// With disks it does so, too, when all nodes end at once after they have saved what they had.
+func TestAWalkOverPowerCutsIsThatOfOneTable(t *testing.T) {
+	worlds(t)
+	walkOver(t, seeds(t, 6), 4, func(w *World) { w.newDisks(Outages) })
+}
+
+// walkOver takes n walks, so many of them in each world: the nodes of one may not send without end. It returns how
+// often each kind of step was taken.
+func walkOver(t *testing.T, n, each int, prepare func(*World)) map[string]int {
 	var s *subject
 	did := map[string]int{}
-	for seed := range uint64(seeds(t, 80)) {
-		if seed%20 == 0 { // the nodes of one world may not send without end
-			s = newSubject(t, "version: 1\nrules: []\n").(*subject)
+	for seed := range uint64(n) {
+		if seed%uint64(each) == 0 {
+			s = newSubjectOf(t, "version: 1\nrules: []\n", prepare).(*subject)
 		}
 		s.clock += 4 * limiter.Day // after which nothing of the last walk counts
 		w := &walk{subject: s, c: limitertest.SeededChoices(seed), seed: seed, table: table.New(table.Config{}), did: did,
@@ -364,9 +409,5 @@ func TestAWalkOverSeveralOwnersIsThatOfOneTable(t *testing.T) {
 		}
 	}
 	t.Log(did)
-	for _, kind := range []string{"check", "id", "look", "amend", "refund", "reset", "rules", "override", "members"} {
-		if did[kind] == 0 && seeds(t, 80) > 20 {
-			t.Errorf("no %s", kind)
-		}
-	}
+	return did
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"math"
 	"slices"
 	"sync/atomic"
 
@@ -80,7 +81,7 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 			receipt := q.Receipt
 			arith.Fields(&receipt).Epoch = 0 // of an ownership, and none of the table's
 			if known := d.table.Remembers(t.At, q.Charge); d.table.Refund(t.At, q.Charge, receipt) > 0 || known {
-				d.touched(t, q.Charge)
+				d.touched(t, q.Charge, q.Charge.ID, math.MaxUint32)
 			}
 		}
 		return route.Answered, nil
@@ -136,7 +137,7 @@ func (d *decider) reset(t *turn, q *route.Request, parts []*partition, answer *l
 	}
 	answer.Receipt = arith.NewReceipt(arith.ReceiptFields{Time: t.At})
 	if q.Outcome.Counters > 0 || made.ID != nil {
-		d.touched(t, made)
+		d.touched(t, made, made.ID, math.MaxUint32)
 	}
 	t.At++ // receipts of the instant of a reset are void, and those of what follows are not
 	for _, p := range parts {
@@ -188,11 +189,12 @@ func (d *decider) confirm(t *turn, q *route.Request, parts []*partition, answer 
 	return route.Answered
 }
 
-// touched records that keys changed without an admission.
-func (d *decider) touched(t *turn, k *arith.Charge) {
-	for i := range k.Len() {
-		if p := d.parts.of(k.Key(i)); p != nil && p.r.Own() != nil {
-			p.charged(t, k.Key(i), k.ID, false, 0)
+// touched records that some keys of a charge changed without an admission, and perhaps an id for each. Bit i of keys
+// names key i.
+func (d *decider) touched(t *turn, k *arith.Charge, id *arith.Idempotency, keys uint32) {
+	for i := 0; i < k.Len() && keys>>i != 0; i++ {
+		if p := d.parts.of(k.Key(i)); keys&(1<<i) != 0 && p != nil && p.r.Own() != nil {
+			p.charged(t, k.Key(i), id, false, 0)
 		}
 	}
 }
@@ -240,9 +242,7 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 	if q.Charge.ID != nil && answer.Allowed && !q.Charge.Peek {
 		d.stands(q.Charge)
 	}
-	if charge.Converted != 0 {
-		d.converted(t, charge)
-	}
+	d.touched(t, charge, nil, charge.Converted) // whatever the answer is, heirs convert it at the same instant
 	if answer.Repeated {
 		if slices.ContainsFunc(parts, func(p *partition) bool {
 			return !p.r.Own().ChargedHere(arith.Fields(&answer.Receipt).Time)
@@ -285,17 +285,6 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		return route.Answered
 	}
 	return d.await(t, parts, h)
-}
-
-// converted records the keys whose counters a check has found with another limit, whatever it was told: their heirs
-// convert them at the same instant. The partitions are locked.
-func (d *decider) converted(t *turn, k *arith.Charge) {
-	for i := range k.Len() {
-		if p := d.parts.of(k.Key(i)); p != nil && k.Converted&(1<<i) != 0 {
-			p.r.Own().Converted(k.Key(i))
-			p.charged(t, k.Key(i), nil, false, 0)
-		}
-	}
 }
 
 // relabel names the limits of a request in answers that were given for a share of them.

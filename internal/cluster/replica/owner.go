@@ -273,10 +273,6 @@ func (o *Ownership) Charged(t *Step, k *arith.Key, id *arith.Idempotency, came b
 	return o.open, false
 }
 
-// Converted records that a check has come with another limit than a counter of a key had: that may recover sooner now.
-// [Ownership.Charged] follows.
-func (o *Ownership) Converted(k *arith.Key) { o.held.saving.changed(k.Hash.Hi) }
-
 // Imported records that a key was changed by an operator. Its copies get that at the end of the turn.
 func (o *Ownership) Imported(t *Step, hi uint64) {
 	if o.Charged(t, &arith.Key{Hash: arith.Hash{Hi: hi}}, nil, false, 0); o.dirtyAt != 0 {

@@ -229,7 +229,7 @@ func TestChangesForTheDiskAlone(t *testing.T) {
 	p.own.Charged(tn, &denied, nil, false, 0)
 	held.Hash.Hi, another.Hash.Hi = 21, 22
 	p.own.Charged(tn, &held, &arith.Idempotency{ID: 5, Hold: time.Second}, false, 1)
-	p.own.Converted(&another)
+	p.own.Charged(tn, &another, nil, false, 0) // it was another limit's
 	p.own.Charged(tn, &another, nil, false, 1)
 	if tn.Any() || len(p.own.dirty.list) > 0 {
 		t.Errorf("a tick is to end the batch of %d keys: %+v", len(p.own.dirty.list), tn.Effects)
