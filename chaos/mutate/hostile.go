@@ -6,7 +6,7 @@ func ofHostile() []mutation {
 	return []mutation{
 		{name: "a name counts that was met, or that more than half of the others know", pkg: members,
 			test: "^TestInventedNamesDoNotCount$", edits: []edit{
-				{"internal/cluster/members/proven.go", "return a != nil && (a.met || a.live || r.outvotes(name, a.told()))",
+				{"internal/cluster/members/proven.go", "return a != nil && (a.met || a.live || c.outvotes(name, a.told()))",
 					"return a != nil"},
 			}},
 		{name: "who was never met is no witness", pkg: members, test: "^TestWhoIsNotMetIsNoWitness$", edits: []edit{
@@ -17,7 +17,7 @@ func ofHostile() []mutation {
 				{"internal/cluster/members/registry.go", "next.met = a.met || !a.live && len(a.told()) == 0", "next.met = true"},
 			}},
 		{name: "what a relay says of others is not heard", pkg: members, test: "^TestInventedNamesDoNotCount$", edits: []edit{
-			{"internal/cluster/members/registry.go", "r.teller(from, via, all), 0\n", "r.teller(from, via, all), maxNames\n"},
+			{"internal/cluster/members/registry.go", "c.teller(from, via, all), 0\n", "c.teller(from, via, all), maxNames\n"},
 		}},
 		{name: "names by one member's word have a bound", pkg: members, test: "^TestNamesHaveABound$", edits: []edit{
 			{"internal/cluster/members/registry.go", "if room--; room < 0 {", "if room < 0 {"},
@@ -43,7 +43,7 @@ func ofHostile() []mutation {
 		}},
 		{name: "invented names end with their teller", pkg: members, test: "^TestInventionsEndWithTheirTeller$",
 			edits: []edit{
-				{"internal/cluster/members/expelled.go", "		r.unsay(w.Name)\n", ""},
+				{"internal/cluster/members/expelled.go", "		c.unsay(w.Name)\n", ""},
 				{"internal/cluster/members/proven.go", " || t.any(expelled.has) {", " {"},
 			}},
 		{name: "who is gone by an expelled member's word counts again", pkg: members,
@@ -59,7 +59,7 @@ func ofHostile() []mutation {
 		}},
 		{name: "an expelled member's word of an end is not told on", pkg: members,
 			test: "^TestWhoIsSaidToBeGoneCountsAgain$", edits: []edit{
-				{"internal/cluster/members/registry.go", "r.expelled.void(k.Path) || ", ""},
+				{"internal/cluster/members/registry.go", "c.expelled.void(k.Path) || ", ""},
 			}},
 		{name: "who tells on an end says by whose word", pkg: members, test: "^TestWordsOfAnEndAreToldOnAsSuch$",
 			edits: []edit{
@@ -80,14 +80,14 @@ func ofHostile() []mutation {
 		}},
 		{name: "an expulsion that an expelled member took back is in force again", pkg: members,
 			test: "^TestOperatorsWordsReturn$", edits: []edit{
-				{"internal/cluster/members/expelled.go", "				r.expelled[name] = own\n", ""},
+				{"internal/cluster/members/expelled.go", "				c.expelled[name] = own\n", ""},
 			}},
 		{name: "expulsions by an expelled member end", pkg: members, test: "^TestWordsOfTheExpelled$", edits: []edit{
 			{"internal/cluster/members/expelled.go", "return slices.ContainsFunc(path, x.has)", "return false"},
 		}},
 		{name: "nobody lets itself in again", pkg: members, test: "^TestWordsOfTheExpelled$", edits: []edit{
-			{"internal/cluster/members/expelled.go", "slices.Contains(e.Path, e.Name), r.expelled.void(e.Path):",
-				"r.expelled.void(nil):"},
+			{"internal/cluster/members/expelled.go", "slices.Contains(e.Path, e.Name), c.expelled.void(e.Path):",
+				"c.expelled.void(nil):"},
 		}},
 		{name: "one member's word fills a part of the list", pkg: members, test: "^TestExpelledAreBounded$", edits: []edit{
 			{"internal/cluster/members/expelled.go", "	if by >= maxExpelledBy {", "	if by < 0 {"},

@@ -565,7 +565,6 @@ func largeAllowed() map[string]allowance {
 		"internal/cluster/replica.Replica fields":    {33, machine},
 		"internal/cluster/replica.Replica methods":   {116, machine},
 		"internal/cluster/replica.held fields":       {25, "it is what a member knows of one partition"},
-		"internal/cluster/members.Registry methods":  {34, "each thing that is learnt of a member is a method"},
 		"internal/cluster/members.Membership methods": {34,
 			"what a node knows of members, under one lock, and each question about that"},
 		"limiter/arith.rate methods": {112, arith},

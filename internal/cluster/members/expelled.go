@@ -36,43 +36,46 @@ func (r *Registry) Expel(name string, back bool, now limiter.Tick) ([]peer.Expul
 	if !Valid(&peer.Known{Name: name, Instance: 1}) {
 		return nil, fmt.Errorf("%w: %q is not a member's name", limiter.ErrInvalid, name)
 	}
-	r.mu.Lock()
+	c := r.lock()
 	defer r.mu.Unlock()
 	e := peer.Expulsion{Name: name, Back: back, Number: uint64(max(now, 1))}
-	if have, ok := r.expelled[name]; ok {
+	if have, ok := c.expelled[name]; ok {
 		e.Number = max(e.Number, have.Number+1)
-	} else if len(r.said) == maxExpelled || !r.expelled.room("") {
+	} else if len(c.said) == maxExpelled || !c.expelled.room("") {
 		return nil, fmt.Errorf("%w: %w: let one of %d in again first", limiter.ErrInvalid, ErrExpelledFull, maxExpelled)
 	}
-	if delete(r.said, name); !back {
-		if r.said == nil {
-			r.said = make(expulsions)
+	if delete(c.said, name); !back {
+		if c.said == nil {
+			c.said = make(expulsions)
 		}
-		r.said[name] = e
+		c.said[name] = e
 	}
-	return append([]peer.Expulsion{e}, r.putExpelled(e, now)...), nil
+	again := c.putExpelled(e, now)
+	r.banned.Store(c.banned())
+	return append([]peer.Expulsion{e}, again...), nil
 }
 
 // HearExpelled records what a member says over its own link about members that were thrown
 // out. It returns what is new and must be told on. self is this node's name, from the
 // member's, "" if it has not said it.
 func (r *Registry) HearExpelled(self, from string, all []peer.Expulsion, now limiter.Tick) (news []peer.Expulsion) {
-	r.mu.Lock()
+	c := r.lock()
 	defer r.mu.Unlock()
 	for _, e := range all {
 		e.Path = append(slices.Clone(e.Path), from)
-		have, known := r.expelled[e.Name]
+		have, known := c.expelled[e.Name]
 		switch {
-		case e.Name == self, !credibleWord(&e, now), slices.Contains(e.Path, e.Name), r.expelled.void(e.Path):
+		case e.Name == self, !credibleWord(&e, now), slices.Contains(e.Path, e.Name), c.expelled.void(e.Path):
 			// nobody says of itself that it is let in again, and no member that it is out
 			// decides about others
 		case known && (e.Number < have.Number || e.Number == have.Number && len(e.Path) >= len(have.Path)):
-		case !known && !r.expelled.room(from):
+		case !known && !c.expelled.room(from):
 		default:
 			if !known || e.Number > have.Number {
 				news = append(news, e)
 			}
-			news = append(news, r.putExpelled(e, now)...)
+			news = append(news, c.putExpelled(e, now)...)
+			r.banned.Store(c.banned())
 		}
 	}
 	return news
@@ -103,22 +106,22 @@ func (x expulsions) has(name string) bool {
 
 // putExpelled puts a word in force, and ends what a member that is expelled by it told of
 // others. It returns words of this node's own operator that such a member had replaced, and that
-// are in force again: others must be told. r.mu is held.
-func (r *Registry) putExpelled(e peer.Expulsion, now limiter.Tick) (again []peer.Expulsion) {
-	if r.expelled == nil {
-		r.expelled = make(expulsions)
+// are in force again: others must be told.
+func (c *census) putExpelled(e peer.Expulsion, now limiter.Tick) (again []peer.Expulsion) {
+	if c.expelled == nil {
+		c.expelled = make(expulsions)
 	}
-	r.expelled[e.Name] = e
+	c.expelled[e.Name] = e
 	for more := !e.Back; more; {
 		more = false
-		for name, o := range r.expelled {
-			if !r.expelled.void(o.Path) {
+		for name, o := range c.expelled {
+			if !c.expelled.void(o.Path) {
 				continue
 			}
-			delete(r.expelled, name)
+			delete(c.expelled, name)
 			more = !o.Back || more
-			if own, ok := r.said[name]; ok {
-				r.expelled[name] = own
+			if own, ok := c.said[name]; ok {
+				c.expelled[name] = own
 				again, more = append(again, own), true
 			}
 		}
@@ -128,12 +131,11 @@ func (r *Registry) putExpelled(e peer.Expulsion, now limiter.Tick) (again []peer
 		if w.Back {
 			continue
 		}
-		r.unsay(w.Name)
-		if a := r.known[w.Name]; a != nil {
+		c.unsay(w.Name)
+		if a := c.known[w.Name]; a != nil {
 			a.live, a.gone, a.since, a.next = false, true, now, 0
 		}
 	}
-	r.banned.Store(r.expelled.instances(r.known))
 	return again
 }
 
@@ -164,11 +166,11 @@ func (x expulsions) room(from string) bool {
 	return false
 }
 
-// instances returns the instances of expelled names, nil if there are none.
-func (x expulsions) instances(known map[string]*record) *map[peer.Instance]bool {
+// banned returns the instances of expelled names, nil if there are none.
+func (c *census) banned() *map[peer.Instance]bool {
 	all := make(map[peer.Instance]bool)
-	for name := range x {
-		if a := known[name]; a != nil && x.has(name) {
+	for name := range c.expelled {
+		if a := c.known[name]; a != nil && c.expelled.has(name) {
 			all[a.instance] = true
 			for _, run := range a.runs {
 				all[run.instance] = true
@@ -190,16 +192,16 @@ func (r *Registry) Banned(i peer.Instance) bool {
 
 // Expelled reports whether a member is expelled.
 func (r *Registry) Expelled(name string) bool {
-	r.mu.Lock()
+	c := r.lock()
 	defer r.mu.Unlock()
-	return r.expelled.has(name)
+	return c.expelled.has(name)
 }
 
 // Expulsions returns all that other members are to be told, sorted by name.
 func (r *Registry) Expulsions() []peer.Expulsion {
-	r.mu.Lock()
+	c := r.lock()
 	defer r.mu.Unlock()
-	out := slices.Collect(maps.Values(r.expelled))
+	out := slices.Collect(maps.Values(c.expelled))
 	slices.SortFunc(out, wordsByName)
 	return out
 }

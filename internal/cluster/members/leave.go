@@ -67,19 +67,19 @@ func (m *Membership) CountsOn() bool {
 
 // Left returns what to tell others of an instance that has left.
 func (r *Registry) Left(name string, i peer.Instance) peer.Known {
-	r.mu.Lock()
+	c := r.lock()
 	defer r.mu.Unlock()
 	k := peer.Known{Name: name, Instance: i, Gone: true}
-	k.Path = r.path(k)
+	k.Path = c.path(k)
 	return k
 }
 
 // SaidGone reports whether a link has reported that an instance leaves, has left or is forgotten: the instance itself,
 // or another member. If gossip calls it dead, only its own word that it has left counts.
 func (r *Registry) SaidGone(name string, i peer.Instance, dead bool) bool {
-	r.mu.Lock()
+	c := r.lock()
 	defer r.mu.Unlock()
-	a := r.known[name]
+	a := c.known[name]
 	if a == nil || i == 0 {
 		return false
 	}
@@ -90,8 +90,8 @@ func (r *Registry) SaidGone(name string, i peer.Instance, dead bool) bool {
 // Leaves reports whether an instance has said over its own link that it leaves. That is
 // believed for 15 seconds; leaving takes ten at most.
 func (r *Registry) Leaves(name string, i peer.Instance, now limiter.Tick) bool {
-	r.mu.Lock()
+	c := r.lock()
 	defer r.mu.Unlock()
-	a := r.known[name]
+	a := c.known[name]
 	return a != nil && i != 0 && a.leaving == i && now-a.leavingAt < believedLeaving
 }

@@ -32,9 +32,9 @@ func (t *teller) has(name string) bool { return t.any(func(o string) bool { retu
 
 // teller returns whose words those in a frame are: those of the member that sends it, and of the relay, which may write
 // whatever it wants, 0: none. The name is empty if this node knows neither's.
-func (r *Registry) teller(from, via peer.Instance, all []peer.Known) (t teller) {
-	t.name = r.known.named(from, all)
-	switch relay := r.known.named(via, nil); {
+func (c *census) teller(from, via peer.Instance, all []peer.Known) (t teller) {
+	t.name = c.known.named(from, all)
+	switch relay := c.known.named(via, nil); {
 	case relay == "":
 	case t.name == "":
 		t.name = relay
@@ -62,9 +62,9 @@ func (n names) named(i peer.Instance, all []peer.Known) string {
 	return ""
 }
 
-// unproven returns how many names are known by the word of a member and were not met. r.mu is held.
-func (r *Registry) unproven(by string) (n int) {
-	for _, a := range r.known {
+// unproven returns how many names are known by the word of a member and were not met.
+func (c *census) unproven(by string) (n int) {
+	for _, a := range c.known {
 		if !a.met && !a.live && slices.ContainsFunc(a.runs[:], func(x run) bool { return x.says(by) >= 0 }) {
 			n++
 		}
@@ -109,10 +109,10 @@ func (a *record) tellLeft(k peer.Known, itself bool, by teller) (news bool) {
 	return news
 }
 
-// proven reports whether a name is known to be a member's. r.mu is held.
-func (r *Registry) proven(name string) bool {
-	a := r.known[name]
-	return a != nil && (a.met || a.live || r.outvotes(name, a.told()))
+// proven reports whether a name is known to be a member's.
+func (c *census) proven(name string) bool {
+	a := c.known[name]
+	return a != nil && (a.met || a.live || c.outvotes(name, a.told()))
 }
 
 // told returns who says of any instance of a name that it is a member.
@@ -150,20 +150,20 @@ func (w words) witnesses(name, self string, expelled expulsions) (all []teller) 
 }
 
 // outvotes reports whether those that tell of a name are more than half of the members that could
-// say so: those, and all in the view that this node has met. r.mu is held.
-func (r *Registry) outvotes(name string, told []teller) bool {
-	votes, others := len(words(told).witnesses(name, r.self, r.expelled)), 0
+// say so: those, and all in the view that this node has met.
+func (c *census) outvotes(name string, told []teller) bool {
+	votes, others := len(words(told).witnesses(name, c.self, c.expelled)), 0
 	if votes == 0 {
 		return false
 	}
 	for _, t := range told {
-		o := r.known[t.name]
-		if (o == nil || !o.live || !o.met) && t.name != name && t.name != r.self && !r.expelled.has(t.name) {
+		o := c.known[t.name]
+		if (o == nil || !o.live || !o.met) && t.name != name && t.name != c.self && !c.expelled.has(t.name) {
 			others++
 		}
 	}
-	for o, a := range r.known {
-		if a.live && a.met && o != name && o != r.self && !r.expelled.has(o) {
+	for o, a := range c.known {
+		if a.live && a.met && o != name && o != c.self && !c.expelled.has(o) {
 			others++
 		}
 	}
@@ -172,15 +172,15 @@ func (r *Registry) outvotes(name string, told []teller) bool {
 
 // Told returns how many names do not count though a member in the view says that they are members.
 func (r *Registry) Told() (n int) {
-	r.mu.Lock()
+	c := r.lock()
 	defer r.mu.Unlock()
-	for name, a := range r.known {
-		if a.live || a.gone || r.proven(name) || r.expelled.has(name) {
+	for name, a := range c.known {
+		if a.live || a.gone || c.proven(name) || c.expelled.has(name) {
 			continue
 		}
 		if slices.ContainsFunc(a.told(), func(t teller) bool {
-			by := r.known[t.name]
-			return by != nil && by.live && !t.any(r.expelled.has)
+			by := c.known[t.name]
+			return by != nil && by.live && !t.any(c.expelled.has)
 		}) {
 			n++
 		}
@@ -190,17 +190,17 @@ func (r *Registry) Told() (n int) {
 
 // path returns on whose word alone this node knows a name, or that an instance has left: nobody's if it has met it or
 // was told by it, or if several say so that do not have it from each other. What is in the view by others' word alone
-// is still that. Of a longer path it returns the last members. r.mu is held.
-func (r *Registry) path(k peer.Known) []string {
-	switch a := r.known[k.Name]; {
+// is still that. Of a longer path it returns the last members.
+func (c *census) path(k peer.Known) []string {
+	switch a := c.known[k.Name]; {
 	case a == nil:
 		return nil
 	case k.Gone:
-		return a.leftBy(k.Instance).path("", r.self, r.expelled)
+		return a.leftBy(k.Instance).path("", c.self, c.expelled)
 	case a.met:
 		return nil
 	default:
-		return a.told().path(k.Name, r.self, r.expelled)
+		return a.told().path(k.Name, c.self, c.expelled)
 	}
 }
 
@@ -228,9 +228,9 @@ func (w words) path(name, self string, expelled expulsions) []string {
 }
 
 // unsay forgets what a member that is expelled said of others, also where others told it on: who is gone by its word
-// alone counts again. r.mu is held.
-func (r *Registry) unsay(by string) {
-	for name, a := range r.known {
+// alone counts again.
+func (c *census) unsay(by string) {
+	for name, a := range c.known {
 		void, told := func(t teller) bool { return t.has(by) }, false
 		for i := range a.runs {
 			x := &a.runs[i]
@@ -239,11 +239,11 @@ func (r *Registry) unsay(by string) {
 			}
 			if slices.ContainsFunc(x.toldLeft, void) {
 				x.toldLeft, told = slices.DeleteFunc(slices.Clone(x.toldLeft), void), true
-				a.gone = a.gone && (a.instance != x.instance || x.gone() || r.expelled.has(name))
+				a.gone = a.gone && (a.instance != x.instance || x.gone() || c.expelled.has(name))
 			}
 		}
 		if told && !a.met && !a.live && !a.gone && len(a.told()) == 0 {
-			delete(r.known, name)
+			delete(c.known, name)
 		}
 	}
 }

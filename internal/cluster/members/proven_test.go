@@ -46,7 +46,7 @@ func TestInventedNamesDoNotCount(t *testing.T) {
 	if known != 3 || recent != 3 || len(r.All(30)) != 3 {
 		t.Errorf("it is dead, and %d and %d count; %v", known, recent, r.All(30))
 	}
-	if n := len(r.known); n > 3+maxUnproven {
+	if n := len(r.census.known); n > 3+maxUnproven {
 		t.Errorf("%d names are remembered", n)
 	}
 }
@@ -226,7 +226,7 @@ func TestNobodyProvesAnInventionByTellingItOn(t *testing.T) {
 			}
 			expel(t, r, "m", false, b.now)
 			b.see(at)
-			if a := r.known["ghost"]; a != nil && len(a.told()) > 0 {
+			if a := r.census.known["ghost"]; a != nil && len(a.told()) > 0 {
 				t.Fatalf("seed %d: at %s the word of an expelled member stays: %v", seed, at, a.told())
 			}
 		}

@@ -39,19 +39,30 @@ const (
 // while there are fewer than maxNames names, live ones included; at that bound a name
 // that does not count makes room. It is safe for concurrent use.
 type Registry struct {
-	mu       sync.Mutex
+	mu     sync.Mutex
+	census census
+	banned atomic.Pointer[map[peer.Instance]bool] // the instances of those expelled; nil: none
+}
+
+// census is a registry without its lock.
+type census struct {
 	self     string // the name of this node
 	known    names
 	expelled expulsions
 	// said are the members that this node's own operator threw out, also where a word of another member has let them in
 	// again.
-	said   expulsions
-	banned atomic.Pointer[map[peer.Instance]bool] // the instances of those; nil: none
+	said expulsions
 }
 
 // NewRegistry returns a registry without names, of the node of that name.
 func NewRegistry(self string) *Registry {
-	return &Registry{self: self, known: make(names)}
+	return &Registry{census: census{self: self, known: make(names)}}
+}
+
+// lock locks the registry, and returns what it knows.
+func (r *Registry) lock() *census {
+	r.mu.Lock()
+	return &r.census
 }
 
 // record is what is known of one name.
@@ -124,34 +135,34 @@ func (a *record) reported(i peer.Instance) (x *run, news bool) {
 // those that left gracefully. It returns the number of members by name that count: known
 // for closed partitions, recent for the others.
 func (r *Registry) Set(members []peer.Member, left []peer.Known, now limiter.Tick) (known, recent int) {
-	r.mu.Lock()
+	c := r.lock()
 	defer r.mu.Unlock()
-	for name, a := range r.known {
+	for name, a := range c.known {
 		switch {
 		case a.live:
 			a.live, a.since = false, now
 		case a.gone && now-a.since >= keepGone:
-			delete(r.known, name)
+			delete(c.known, name)
 		}
 	}
 	for i := range members {
 		m := &members[i]
-		r.room(m.Name)
+		c.room(m.Name)
 		next := record{instance: m.Instance, live: true, seen: true, met: true, joining: m.State == peer.Joining,
 			wire: m.Wire}
-		if a := r.known[m.Name]; a != nil {
+		if a := c.known[m.Name]; a != nil {
 			next.runs, next.leaving, next.leavingAt = a.runs, a.leaving, a.leavingAt
 			next.met = a.met || !a.live && len(a.told()) == 0 // else it is there by others' word alone, and it goes with that
 			if a.next != m.Instance {
 				next.next, next.nextJoins = a.next, a.nextJoins
 			}
 		}
-		r.known[m.Name] = &next
+		c.known[m.Name] = &next
 	}
 	for _, k := range left {
-		r.hear(k, false, now)
+		c.hear(k, false, now)
 	}
-	return r.count(now)
+	return c.count(now)
 }
 
 // Hear records what a member says about members over its link. It returns what is new
@@ -161,48 +172,50 @@ func (r *Registry) Set(members []peer.Member, left []peer.Known, now limiter.Tic
 // over the member's own link. Callers must leave out what [Valid] refuses.
 func (r *Registry) Hear(from peer.Instance, all []peer.Known, via peer.Instance, now limiter.Tick) (spread []peer.Known,
 	known, recent int) {
-	r.mu.Lock()
+	c := r.lock()
 	defer r.mu.Unlock()
-	direct, by, room := via == 0, r.teller(from, via, all), 0
+	direct, by, room := via == 0, c.teller(from, via, all), 0
 	if direct && by.name != "" {
-		room = maxUnproven - r.unproven(by.name)
+		room = maxUnproven - c.unproven(by.name)
 	}
 	for _, k := range all {
 		itself := direct && k.Instance == from
-		if k.Gone && !itself && (by.name == "" || r.expelled.void(k.Path) || by.any(r.expelled.has)) {
+		if k.Gone && !itself && (by.name == "" || c.expelled.void(k.Path) || by.any(c.expelled.has)) {
 			continue // nobody's word, or that of an expelled member
 		}
-		if !itself && r.known[k.Name] == nil {
+		if !itself && c.known[k.Name] == nil {
 			if room--; room < 0 {
 				continue
 			}
 		}
 		left := itself && k.Gone && k.Left
-		leaves, counted := k.Instance == from && k.Gone && !left, r.counts(k.Name)
+		leaves, counted := k.Instance == from && k.Gone && !left, c.counts(k.Name)
 		k.Left = false // it passes that on as its own word
 		if !leaves {
-			r.hear(k, itself, now)
+			c.hear(k, itself, now)
 		}
-		a := r.known[k.Name]
+		a := c.known[k.Name]
 		news := false
 		switch {
 		case a == nil:
 		case k.Gone:
 			news = a.tellLeft(k, itself, by)
-			a.run(k.Instance).ended = left || a.run(k.Instance).ended
+			if left {
+				a.run(k.Instance).ended = true
+			}
 		default:
 			if _, news = a.reported(k.Instance); direct {
 				a.tell(k, itself, by.name)
 			}
 		}
-		k.Path = r.path(k)
+		k.Path = c.path(k)
 		switch {
 		case a == nil:
-		case r.expelled.has(k.Name):
+		case c.expelled.has(k.Name):
 			if news {
-				r.banned.Store(r.expelled.instances(r.known))
+				r.banned.Store(c.banned())
 			}
-		case (news || !counted && !k.Gone) && !leaves && (k.Gone || r.counts(k.Name)):
+		case (news || !counted && !k.Gone) && !leaves && (k.Gone || c.counts(k.Name)):
 			spread = append(spread, k)
 		case direct && k.Instance == from && k.Joining && a.leaving == from:
 			x := a.run(from)
@@ -211,7 +224,7 @@ func (r *Registry) Hear(from peer.Instance, all []peer.Known, via peer.Instance,
 			a.leaving, a.leavingAt = k.Instance, now
 		}
 	}
-	known, recent = r.count(now)
+	known, recent = c.count(now)
 	return spread, known, recent
 }
 
@@ -227,13 +240,13 @@ func Valid(k *peer.Known) bool {
 // hear records what this node's membership, or a link, says about a member. itself means
 // that the member says so. A member that another one reports starts only if it is joining:
 // otherwise it may be dead, or decide on another side of a split.
-func (r *Registry) hear(k peer.Known, itself bool, now limiter.Tick) {
-	have := r.known[k.Name]
+func (c *census) hear(k peer.Known, itself bool, now limiter.Tick) {
+	have := c.known[k.Name]
 	starts := itself || k.Joining
 	switch {
-	case r.expelled.has(k.Name):
-	case have == nil && r.room(k.Name):
-		r.known[k.Name] = &record{instance: k.Instance, gone: k.Gone, since: now, arrives: starts, joining: k.Joining}
+	case c.expelled.has(k.Name):
+	case have == nil && c.room(k.Name):
+		c.known[k.Name] = &record{instance: k.Instance, gone: k.Gone, since: now, arrives: starts, joining: k.Joining}
 	case have == nil:
 	case have.instance != k.Instance && (have.live || !have.gone):
 		switch {
@@ -268,22 +281,22 @@ func (a *record) starting(k peer.Known, now limiter.Tick) {
 
 // room makes room for a name and reports whether there is any. At the bound, the name
 // that has been gone longest is removed, or else one that does not count.
-func (r *Registry) room(name string) bool {
-	if _, ok := r.known[name]; ok || len(r.known) < maxNames {
+func (c *census) room(name string) bool {
+	if _, ok := c.known[name]; ok || len(c.known) < maxNames {
 		return true
 	}
 	oldest, at := "", limiter.Tick(0)
-	for name, a := range r.known {
+	for name, a := range c.known {
 		if a.gone && !a.live && (oldest == "" || a.since < at || a.since == at && name < oldest) {
 			oldest, at = name, a.since
 		}
 	}
-	for name, a := range r.known {
-		if oldest == "" && !a.live && !r.proven(name) {
+	for name, a := range c.known {
+		if oldest == "" && !a.live && !c.proven(name) {
 			oldest = name // the map has none in particular first
 		}
 	}
-	delete(r.known, oldest)
+	delete(c.known, oldest)
 	return oldest != ""
 }
 
@@ -291,12 +304,12 @@ func (r *Registry) room(name string) bool {
 // leaves out members that start, those that have just departed, and those that have been dead for staleAfter. Only a
 // majority may leave a member out: of the members counted at that step, more than half must have been alive
 // when the dead member's time was over, or be alive now.
-func (r *Registry) count(now limiter.Tick) (known, recent int) {
+func (c *census) count(now limiter.Tick) (known, recent int) {
 	live, starting, kept := 0, 0, 0
 	var dead []limiter.Tick // when each died
-	for name, a := range r.known {
+	for name, a := range c.known {
 		switch {
-		case !a.live && !r.proven(name), r.expelled.has(name):
+		case !a.live && !c.proven(name), c.expelled.has(name):
 		case a.live:
 			live++
 		case a.starts(now), a.departs(now):
@@ -349,9 +362,9 @@ func (r *Registry) Awaited(now limiter.Tick) []peer.Known {
 // Wire returns the version of the frames of the member of that name that was last in the view; if
 // none was, own, that of this node.
 func (r *Registry) Wire(name string, own uint16) uint16 {
-	r.mu.Lock()
+	c := r.lock()
 	defer r.mu.Unlock()
-	if a := r.known[name]; a != nil && a.wire != 0 {
+	if a := c.known[name]; a != nil && a.wire != 0 {
 		return a.wire
 	}
 	return own
@@ -360,9 +373,9 @@ func (r *Registry) Wire(name string, own uint16) uint16 {
 // Arrives records that a member that starts answers this node now, although it is not in
 // the view yet: it is on no other side of a split.
 func (r *Registry) Arrives(name string, i peer.Instance, now limiter.Tick) {
-	r.mu.Lock()
+	c := r.lock()
 	defer r.mu.Unlock()
-	if a := r.known[name]; a != nil && a.instance == i && a.awaited() {
+	if a := c.known[name]; a != nil && a.instance == i && a.awaited() {
 		a.since = now
 	}
 }
@@ -387,13 +400,13 @@ func (r *Registry) All(now limiter.Tick) []peer.Known {
 
 // list returns what of makes of the records that it wants, by name.
 func (r *Registry) list(of func(*record) (k peer.Known, wanted bool)) []peer.Known {
-	r.mu.Lock()
+	c := r.lock()
 	defer r.mu.Unlock()
 	var out []peer.Known
-	for name, a := range r.known {
-		if k, wanted := of(a); wanted && (k.Gone || r.proven(name) && !r.expelled.has(name)) {
+	for name, a := range c.known {
+		if k, wanted := of(a); wanted && (k.Gone || c.proven(name) && !c.expelled.has(name)) {
 			k.Name = name
-			k.Path = r.path(k)
+			k.Path = c.path(k)
 			out = append(out, k)
 		}
 	}
@@ -403,32 +416,32 @@ func (r *Registry) list(of func(*record) (k peer.Known, wanted bool)) []peer.Kno
 
 // Count returns the present values of the counts that [Registry.Set] returns.
 func (r *Registry) Count(now limiter.Tick) (known, recent int) {
-	r.mu.Lock()
+	c := r.lock()
 	defer r.mu.Unlock()
-	return r.count(now)
+	return c.count(now)
 }
 
 // Met reports whether a link has reported that instance of a member's name.
 func (r *Registry) Met(name string, i peer.Instance) bool {
-	r.mu.Lock()
+	c := r.lock()
 	defer r.mu.Unlock()
-	a := r.known[name]
-	if a == nil || r.expelled.has(name) {
+	a := c.known[name]
+	if a == nil || c.expelled.has(name) {
 		return false
 	}
 	said := a.run(i)
-	return said != nil && (said.met || r.outvotes(name, said.told))
+	return said != nil && (said.met || c.outvotes(name, said.told))
 }
 
 // Counts reports whether a member of that name counts, live or dead.
 func (r *Registry) Counts(name string) bool {
-	r.mu.Lock()
+	c := r.lock()
 	defer r.mu.Unlock()
-	return r.counts(name)
+	return c.counts(name)
 }
 
-// counts is Counts. r.mu is held.
-func (r *Registry) counts(name string) bool {
-	a := r.known[name]
-	return a != nil && (a.live || !a.gone && r.proven(name)) && !r.expelled.has(name)
+// counts is [Registry.Counts].
+func (c *census) counts(name string) bool {
+	a := c.known[name]
+	return a != nil && (a.live || !a.gone && c.proven(name)) && !c.expelled.has(name)
 }

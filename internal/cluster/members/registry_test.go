@@ -26,8 +26,8 @@ func TestNamesHaveABound(t *testing.T) {
 		m := peer.Member{Name: fmt.Sprintf("pod-%05d", n), Instance: i, State: peer.Active}
 		r.Set([]peer.Member{base[0], base[1], m}, nil, now)
 		known, _ := r.Set(base[:2], []peer.Known{{Name: m.Name, Instance: i, Gone: true}}, now)
-		if known != 3 || len(r.known) > maxNames {
-			t.Fatalf("after %d names: %d count, want 3; %d are known", n+1, known, len(r.known))
+		if known != 3 || len(r.census.known) > maxNames {
+			t.Fatalf("after %d names: %d count, want 3; %d are known", n+1, known, len(r.census.known))
 		}
 		now += limiter.Second
 	}
@@ -36,7 +36,7 @@ func TestNamesHaveABound(t *testing.T) {
 	}
 	now += keepGone
 	r.Set(base[:2], nil, now)
-	if n := len(r.known); n != 4 {
+	if n := len(r.census.known); n != 4 {
 		t.Errorf("a day later %d names are known, want the four that count", n)
 	}
 	dead := make([]peer.Known, 0, maxNames)
@@ -44,11 +44,11 @@ func TestNamesHaveABound(t *testing.T) {
 		dead = append(dead, peer.Known{Name: fmt.Sprintf("dead-%d", n), Instance: peer.Instance(0x9000 + n)})
 	}
 	_, known, _ := r.Hear(other, dead, 0, now)
-	if r.Set(base, nil, now); known != 3+maxUnproven || !r.known["c"].live {
+	if r.Set(base, nil, now); known != 3+maxUnproven || !r.census.known["c"].live {
 		t.Errorf("%d count, want no more than the bound of one member's word, and who is live", known)
 	}
 	r.Set(append(base[:3:3], peer.Member{Name: "new", Instance: 0xf}), nil, now)
-	if a := r.known["new"]; a == nil || !a.live {
+	if a := r.census.known["new"]; a == nil || !a.live {
 		t.Error("a live member is refused at the bound")
 	}
 }

@@ -10,13 +10,13 @@ import (
 // Restore records the members of before this node ended: they count for closed partitions, until they are back, are
 // gone or are forgotten. It leaves out what is not valid, and takes the place of an earlier Restore.
 func (r *Registry) Restore(all []peer.Known, now limiter.Tick) {
-	r.mu.Lock()
+	c := r.lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.known, func(_ string, a *record) bool { return a.recalled })
+	maps.DeleteFunc(c.known, func(_ string, a *record) bool { return a.recalled })
 	for i := range all {
-		if k := &all[i]; Valid(k) && !k.Gone && k.Name != r.self && r.known[k.Name] == nil && r.room(k.Name) {
+		if k := &all[i]; Valid(k) && !k.Gone && k.Name != c.self && c.known[k.Name] == nil && c.room(k.Name) {
 			a := &record{instance: k.Instance, since: now, met: len(k.Path) == 0, recalled: true}
-			r.known[k.Name] = a
+			c.known[k.Name] = a
 			if !a.met { // it was another's word, and stays that
 				a.reported(k.Instance)
 				a.tell(peer.Known{Instance: k.Instance, Path: k.Path[1:]}, false, k.Path[0])
@@ -28,9 +28,9 @@ func (r *Registry) Restore(all []peer.Known, now limiter.Tick) {
 // Forget stops counting a dead member. It returns what to tell the other members, and
 // false if there was no dead member of that name.
 func (r *Registry) Forget(name string) (peer.Known, bool) {
-	r.mu.Lock()
+	c := r.lock()
 	defer r.mu.Unlock()
-	a := r.known[name]
+	a := c.known[name]
 	if a == nil || a.live || a.gone {
 		return peer.Known{}, false
 	}
