@@ -548,8 +548,6 @@ func largeAllowed() map[string]allowance {
 			"each part of the program has methods that start it, end it and say where it listens"},
 		"internal/cluster.decider methods": {37,
 			"each kind of request is decided by a method, and what it waits for"},
-		"internal/cluster.turn methods": {33,
-			"each thing that an entry into the core puts off to its end is one"},
 		"internal/cluster/route.Call methods": {34, "each event in the life of a call is a method"},
 		"cmd/weir/internal/cli.app methods":   {85, "each command of the tool is a method"},
 		"internal/console.Console methods": {64,

@@ -388,7 +388,7 @@ func changes(d *limiter.Decision, from, n int) (changed, admitted bool) {
 // would wait in vain because this node is cut off: its reply would be withheld, and the
 // heir's acknowledgement cannot come.
 func (d *decider) pointless(t *turn, k *arith.Charge) bool {
-	if k.Peek || !t.cutOff() {
+	if k.Peek || !t.c.absent.cutOff(t.Now, t.view(), t.c.mesh) {
 		return false
 	}
 	for i := range k.Len() {

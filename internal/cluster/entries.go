@@ -18,12 +18,12 @@ type scratch struct {
 }
 
 // split takes the entries of the first n keys, which the member with the number source has sent. Its result is
-// valid until the turn splits again.
-func (t *turn) split(from []peer.Entry, n int, limits []*limiter.Limit, source uint8) (keys []replica.Entries,
+// valid until the next call.
+func (s *scratch) split(from []peer.Entry, n int, limits []*limiter.Limit, source uint8) (keys []replica.Entries,
 	rest []peer.Entry, ok bool) {
-	keys = t.scratch.keys[:0]
-	all := slices.Grow(t.scratch.entries[:0], entriesOf(from, n)) // allocated together
-	defer func() { t.scratch.keys, t.scratch.entries = keys[:0], all[:0] }()
+	keys = s.keys[:0]
+	all := slices.Grow(s.entries[:0], entriesOf(from, n)) // allocated together
+	defer func() { s.keys, s.entries = keys[:0], all[:0] }()
 	for i := range from {
 		e := &from[i]
 		if e.First {

@@ -72,7 +72,8 @@ func (d *decider) lentTo(t *turn, k *arith.Key) string {
 	by, clients := make(map[string]borrowing), borrowing{}
 	for _, h := range d.table.Lent(k) {
 		if i, member := route.Borrower(t.view(), h.ID); member {
-			by[t.nameOf(i)] = by[t.nameOf(i)].with(&h)
+			name := t.view().NameOf(i)
+			by[name] = by[name].with(&h)
 		} else {
 			clients = clients.with(&h)
 		}

@@ -307,7 +307,7 @@ func (in *intake) restore(t *turn, f *peer.Frame, may *credible, wants func(key 
 			rest = rest[entriesOf(rest, int(b.Keys)):]
 			continue
 		}
-		keys, left, ok := t.split(rest, int(b.Keys), limits, 0)
+		keys, left, ok := t.scratch.split(rest, int(b.Keys), limits, 0)
 		if !ok {
 			left = rest[entriesOf(rest, int(b.Keys)):]
 		}

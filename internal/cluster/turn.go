@@ -32,9 +32,6 @@ type turn struct {
 // view returns the view in force.
 func (t *turn) view() *view.View { return t.c.view.Load() }
 
-// cutOff reports whether this node is cut off from all other members.
-func (t *turn) cutOff() bool { return t.c.absent.cutOff(t.Now, t.c.view.Load(), t.c.mesh) }
-
 func (c *Core) begin() *turn {
 	t := c.turns.Get().(*turn)
 	t.c, t.Node, t.Panicked, t.Now = c, t, c.config.Panicked, c.config.Scheduler.Now()

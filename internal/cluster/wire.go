@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/weirlimit/weir/internal/cluster/mesh"
@@ -117,7 +116,7 @@ func (in *intake) batches(t *turn, f *peer.Frame, may *credible) {
 		}
 		limits[i] = l
 	}
-	source := in.table.Source(t.nameOf(f.From))
+	source := in.table.Source(t.view().NameOf(f.From))
 	rest, ids, ahead := f.Entries, f.IDs, lookahead{table: in.table, frame: f}
 	for i := range f.Batches {
 		b := &f.Batches[i]
@@ -126,7 +125,7 @@ func (in *intake) batches(t *turn, f *peer.Frame, may *credible) {
 		}
 		ahead.next(int(b.Keys))
 		ahead.nextIDs(i)
-		keys, left, ok := t.split(rest, int(b.Keys), limits, source)
+		keys, left, ok := t.scratch.split(rest, int(b.Keys), limits, source)
 		if !ok {
 			return
 		}
@@ -141,14 +140,6 @@ func (in *intake) batches(t *turn, f *peer.Frame, may *credible) {
 		}
 		in.message(t, f.From, b.Partition, replica.Message{Batch: b, Keys: keys, IDs: came, Source: source})
 	}
-}
-
-// nameOf returns the name of a member, or of a member that has just left the view.
-func (t *turn) nameOf(i peer.Instance) string {
-	if m := t.view().Member(i); m != nil {
-		return m.Name
-	}
-	return fmt.Sprintf("instance %x", uint64(i))
 }
 
 func (in *intake) checks(t *turn, f *peer.Frame) {

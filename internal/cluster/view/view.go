@@ -2,6 +2,7 @@
 package view
 
 import (
+	"fmt"
 	"slices"
 	"sort"
 
@@ -123,6 +124,14 @@ func (v *View) Member(i peer.Instance) *peer.Member {
 		}
 	}
 	return nil
+}
+
+// NameOf returns the name of a member, or a word for one that is not in the view.
+func (v *View) NameOf(i peer.Instance) string {
+	if m := v.Member(i); m != nil {
+		return m.Name
+	}
+	return fmt.Sprintf("instance %x", uint64(i))
 }
 
 // Has reports whether an instance is in the view.
