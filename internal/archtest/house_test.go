@@ -554,7 +554,6 @@ func largeAllowed() map[string]allowance {
 			"each page, path and question is a method; what they keep has types of its own"},
 		"internal/cluster.Core fields":               {31, shell},
 		"internal/cluster.Core methods":              {78, shell},
-		"internal/cluster.turn fields":               {24, "it is the scratch memory of one entry into the core"},
 		"internal/cluster/gossip.Gossip fields":      {29, gossip},
 		"internal/cluster/gossip.Gossip methods":     {58, gossip},
 		"internal/cluster/mesh.Writer methods":       {40, "each kind of message has a method that writes it"},

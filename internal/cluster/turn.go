@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"time"
+
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/cluster/view"
@@ -17,16 +19,28 @@ type turn struct {
 	parts []*partition // to be flushed
 	later []func(*turn)
 
-	rule    namedRule // the rule of the last check of a frame
+	asked   asked
 	scratch scratch
 
 	step    replica.Step // of the replica at work
 	applied int          // how many of its effects are done
+}
 
-	charge arith.Charge // scratch
+// asked is the memory for what a frame asks, one request after the other.
+type asked struct {
+	rule   namedRule // of the last key
+	charge arith.Charge
 	id     arith.Idempotency
 	answer limiter.Decision
 	idle   limiter.Decision
+}
+
+// once gives the charge an id, unless that is 0.
+func (a *asked) once(id uint64, life time.Duration) {
+	if id != 0 {
+		a.id = arith.Idempotency{ID: id, Life: life}
+		a.charge.ID = &a.id
+	}
 }
 
 // view returns the view in force.

@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"time"
-
 	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/route"
@@ -144,7 +142,7 @@ func (in *intake) batches(t *turn, f *peer.Frame, may *credible) {
 
 func (in *intake) checks(t *turn, f *peer.Frame) {
 	rest, traces, holds := f.Keys, f.Traces, f.Holds
-	t.rule = namedRule{}
+	t.asked.rule = namedRule{}
 	var may credible
 	in.prefetch(rest, 0, table.Ahead)
 	for i := range f.Checks {
@@ -193,33 +191,33 @@ func holdOf(number uint64, holds []peer.Hold) (*peer.Hold, []peer.Hold) {
 	return &holds[0], holds[1:]
 }
 
-// chargeOf makes a charge, t.charge, of the keys of a check. known is false if a rule is
+// chargeOf makes a charge, t.asked.charge, of the keys of a check. known is false if a rule is
 // not known here; then the charge is incomplete. rules are the rules applied, one for
 // each key, if any of them differs from the one that was asked for; otherwise rules is
 // nil.
 func (in *intake) chargeOf(t *turn, f *peer.Frame, keys []peer.Key) (rules []*limiter.Rule, known bool) {
-	t.charge.Clear()
+	t.asked.charge.Clear()
 	for i := range keys {
 		k := &keys[i]
 		if int(k.Rule) >= len(f.Rules) {
 			return nil, false
 		}
-		if have := &t.rule; have.rule == nil || have.index != k.Rule || have.closed != k.Closed {
+		if have := &t.asked.rule; have.rule == nil || have.index != k.Rule || have.closed != k.Closed {
 			// Most checks of a frame have the same rule as the check before.
 			r, same := in.rules.Lookup(&f.Rules[k.Rule], k.Closed)
 			*have = namedRule{index: k.Rule, closed: k.Closed, rule: r, same: same}
 		}
-		r, same := t.rule.rule, t.rule.same
+		r, same := t.asked.rule.rule, t.asked.rule.same
 		if r == nil {
 			return nil, false
 		}
 		if !same && rules == nil {
 			rules = make([]*limiter.Rule, 0, len(keys))
 			for j := range i {
-				rules = append(rules, t.charge.Key(j).Rule)
+				rules = append(rules, t.asked.charge.Key(j).Rule)
 			}
 		}
-		t.charge.Add(arith.Key{Hash: arith.Hash{Hi: k.Hi, Lo: k.Lo}, Rule: r, Cost: k.Cost, Index: k.Index, By: k.By})
+		t.asked.charge.Add(arith.Key{Hash: arith.Hash{Hi: k.Hi, Lo: k.Lo}, Rule: r, Cost: k.Cost, Index: k.Index, By: k.By})
 		if rules != nil {
 			rules = append(rules, r)
 		}
@@ -231,21 +229,21 @@ func (in *intake) check(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key, 
 	reply := route.ReplyTo{To: f.From, ID: q.ID}
 	rules, known := in.chargeOf(t, f, keys)
 	if trace != nil {
-		reply.Traced = t.traces(&t.charge, trace)
+		reply.Traced = t.traces(&t.asked.charge, trace)
 	}
 	if !known {
 		t.refuse(reply, peer.Reply{Status: peer.NeedRule})
 		return
 	}
 	reply.Rules = rules
-	t.charge.Peek = q.Peek
-	t.chargeOnce(q.ChargeID, limiter.Tick(q.Life).Duration())
+	t.asked.charge.Peek = q.Peek
+	t.asked.once(q.ChargeID, limiter.Tick(q.Life).Duration())
 	if hold != nil {
-		t.id.Hold, t.id.Keep, t.id.Lent = limiter.Tick(hold.Span).Duration(), hold.Keep, hold.Lent
-		t.id.Shape, t.id.Rate, t.id.Fast = arith.Shape(hold.Shape), hold.Rate, hold.Fast
+		t.asked.id.Hold, t.asked.id.Keep, t.asked.id.Lent = limiter.Tick(hold.Span).Duration(), hold.Keep, hold.Lent
+		t.asked.id.Shape, t.asked.id.Rate, t.asked.id.Fast = arith.Shape(hold.Shape), hold.Rate, hold.Fast
 	}
 	ask := route.Request{
-		Wait: replica.Wait{Charge: &t.charge, Settles: q.Settles, Final: q.Final, Sent: q.Sent,
+		Wait: replica.Wait{Charge: &t.asked.charge, Settles: q.Settles, Final: q.Final, Sent: q.Sent,
 			Until: t.Now + min(limiter.Tick(q.Wait), limiter.Minute)},
 		Prepare: q.Prepare && !q.Explain, Heir: q.Heir, Reply: reply,
 	}
@@ -254,29 +252,31 @@ func (in *intake) check(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key, 
 	}
 	var idle *limiter.Decision
 	if ask.Prepare {
-		idle = &t.idle
+		idle = &t.asked.idle
 	}
-	switch v, at := in.decider.handle(t, &ask, &t.answer, idle); v {
-	case route.Answered:
-		t.reply(ask.Reply, &t.answer, idle)
+	v, at := in.decider.handle(t, &ask, &t.asked.answer, idle)
+	if v == route.Answered {
+		t.reply(ask.Reply, &t.asked.answer, idle)
+	}
+	unexecuted(t, v, at, q.Heir && q.Sent, reply)
+}
+
+// unexecuted refuses a request for the reason of a verdict, if that is one. again reports that this node is asked as
+// heir for what another may have executed.
+func unexecuted(t *turn, v route.Verdict, at *partition, again bool, reply route.ReplyTo) {
+	switch v {
 	case route.NotOwner:
 		status := peer.NotOwner
-		if q.Heir && q.Sent && peer.Instance(at.to.Load()) != t.c.self {
+		if again && peer.Instance(at.to.Load()) != t.c.self {
 			status = peer.Alive
 		}
 		t.refuseFor(at, reply, status)
 	case route.AtGiver:
 		t.refuseFor(at, reply, peer.Alive)
+	case route.Forbidden:
+		t.refuse(reply, peer.Reply{Status: peer.Forbidden})
 	case route.Overloaded, route.Pointless:
 		t.refuse(reply, peer.Reply{Status: peer.Overloaded})
-	}
-}
-
-// chargeOnce gives the charge of a request an id, unless that is 0.
-func (t *turn) chargeOnce(id uint64, life time.Duration) {
-	if id != 0 {
-		t.id = arith.Idempotency{ID: id, Life: life}
-		t.charge.ID = &t.id
 	}
 }
 
@@ -292,7 +292,7 @@ func (in *intake) refund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key
 		}
 		return
 	}
-	wait := replica.Wait{Charge: &t.charge, Sent: q.Sent, Until: t.Now + in.deadline}
+	wait := replica.Wait{Charge: &t.asked.charge, Sent: q.Sent, Until: t.Now + in.deadline}
 	receipt := arith.NewReceipt(arith.ReceiptFields{
 		Epoch: q.Receipt.Epoch.Counter, Time: limiter.Tick(q.Receipt.Time), Charged: q.Receipt.Charged, Set: q.Receipt.Set,
 		Once: q.Once,
@@ -300,41 +300,29 @@ func (in *intake) refund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key
 	ask := route.Request{Wait: wait, Kind: route.KindRefund, Heir: q.Heir, Reply: reply, Receipt: receipt}
 	switch q.Kind {
 	case peer.RefundLeased:
-		in.calls.Leases.Refunded(&t.Turn, t.charge.Clone(), ask.Receipt, func(route.Outcome) {})
+		in.calls.Leases.Refunded(&t.Turn, t.asked.charge.Clone(), ask.Receipt, func(route.Outcome) {})
 		return
 	case peer.ResetKeys:
 		ask.Kind = route.KindReset
 	case peer.RefundReserved:
 		ask.Ends, ask.Denied = true, q.Denied
 	}
-	t.chargeOnce(q.ChargeID, (in.deadline + limiter.Second).Duration()) // that of a reset: longer than it is asked for
+	t.asked.once(q.ChargeID, (in.deadline + limiter.Second).Duration()) // that of a reset: longer than it is asked for
 	if hold != nil {
 		ask.Kind = route.KindAmend
 		ask.Amend = limiter.Amend{Extend: hold.Extend, IgnoreUnknown: hold.Ignore, Named: hold.Named, Lacks: hold.Lacks,
 			Lent: hold.Lent}
-		t.id.Life, t.id.Hold = limiter.Tick(hold.Life).Duration(), limiter.Tick(hold.Span).Duration()
+		t.asked.id.Life, t.asked.id.Hold = limiter.Tick(hold.Life).Duration(), limiter.Tick(hold.Span).Duration()
 		if hold.Back {
 			ask.Back = &table.Extension{End: limiter.Tick(hold.End), WasEnd: limiter.Tick(hold.WasEnd),
-				Was: t.charge.Key(0).Cost}
+				Was: t.asked.charge.Key(0).Cost}
 		}
 	}
-	v, at := in.decider.handle(t, &ask, &t.answer, nil)
-	switch {
-	case v == route.Answered:
-		t.respond(&ask, &t.answer, nil)
-	case q.ID == 0 || v == route.Kept || v == route.Withheld:
-	case v == route.NotOwner:
-		status := peer.NotOwner
-		if q.Heir && q.Sent && peer.Instance(at.to.Load()) != t.c.self {
-			status = peer.Alive
-		}
-		t.refuseFor(at, reply, status)
-	case v == route.AtGiver:
-		t.refuseFor(at, reply, peer.Alive)
-	case v == route.Forbidden:
-		t.refuse(reply, peer.Reply{Status: peer.Forbidden})
-	default:
-		t.refuse(reply, peer.Reply{Status: peer.Overloaded})
+	v, at := in.decider.handle(t, &ask, &t.asked.answer, nil)
+	if v == route.Answered {
+		t.respond(&ask, &t.asked.answer, nil)
+	} else if q.ID != 0 {
+		unexecuted(t, v, at, q.Heir && q.Sent, reply)
 	}
 }
 
