@@ -315,3 +315,18 @@ rules:
 		t.Errorf("%d %s", got.status, got.err)
 	}
 }
+
+// Where an override decides, the rule is not said to.
+func TestCheckSaysThatAnOverrideDecides(t *testing.T) {
+	for want, a := range map[string]limiter.Answer{
+		"denied by an override of rule api, with status 429": {Rule: "api", Overridden: true,
+			Deny: &limiter.Denial{Status: 429}},
+		"allowed by an override of rule api, without a limit": {Rule: "api", Overridden: true, Allowed: true},
+		"denied by rule api, which denies each request that it matches, with status 403": {Rule: "api",
+			Deny: &limiter.Denial{Status: 403}},
+	} {
+		if got := new(checkWriter).verdict(&a); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -108,6 +108,10 @@ func (w *checkWriter) verdict(a *limiter.Answer) string {
 	switch {
 	case a.Allowed && a.Rule == "":
 		return w.style.Green("allowed") + ": no rule matches"
+	case a.Overridden && a.Allowed && len(a.Limits) == 0:
+		return fmt.Sprintf("%s by an override of rule %s, without a limit", w.style.Green("allowed"), a.Rule)
+	case a.Overridden && a.Deny != nil:
+		return fmt.Sprintf("%s by an override of rule %s, with status %d", w.style.Red("denied"), a.Rule, a.Deny.Status)
 	case a.Allowed && len(a.Limits) == 0:
 		return fmt.Sprintf("%s by rule %s, which has no limits", w.style.Green("allowed"), a.Rule)
 	case a.ShadowDenied && a.Allowed:
