@@ -217,6 +217,9 @@ type Options struct {
 	// MaxMessageBytes bounds a message received over gRPC, after decompression; default
 	// 1 MiB. A larger message is refused with RESOURCE_EXHAUSTED before it is read.
 	MaxMessageBytes int
+	// MaxHeaderBytes bounds the header fields of a call over gRPC, with 32 bytes more for each; default 16 KiB. gRPC
+	// closes the connection of a larger call, and so ends all calls on it. Above the default a call may have 256 fields.
+	MaxHeaderBytes int
 	// MaxDecodingBytes bounds the estimated memory of all messages of more than a few
 	// checks, from decoding until their answers; default 256 MiB. At the bound such a
 	// message is refused at once, with RESOURCE_EXHAUSTED or 503, and none of it is
@@ -281,6 +284,11 @@ func (o Options) withDefaults() (Options, error) {
 	if o.MaxMessageBytes == 0 {
 		o.MaxMessageBytes = defaultMessageBytes
 	}
+	if o.MaxHeaderBytes < 0 {
+		return o, fmt.Errorf("transport: MaxHeaderBytes %d is negative: give the number of bytes, or 0 for %d",
+			o.MaxHeaderBytes, maxHeaderBytes)
+	}
+	o.MaxHeaderBytes = cmp.Or(o.MaxHeaderBytes, maxHeaderBytes)
 	return o, nil
 }
 

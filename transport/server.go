@@ -108,6 +108,9 @@ func newGRPC(draining context.Context, s *service, o Options) *grpc.Server {
 	if o.notesShown() {
 		note = grpc.InTapHandle(listen.NoteShown)
 	}
+	if o.MaxHeaderBytes > maxHeaderBytes {
+		note = grpc.InTapHandle(listen.NoteFew)
+	}
 	return grpc.NewServer(
 		creds,
 		readBuffer,
@@ -115,7 +118,7 @@ func newGRPC(draining context.Context, s *service, o Options) *grpc.Server {
 		forceCodec(g),
 		grpc.MaxRecvMsgSize(o.MaxMessageBytes),
 		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),
-		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.MaxHeaderListSize(uint32(o.MaxHeaderBytes)),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: keepaliveIdle, Time: keepaliveTime, Timeout: keepaliveTimeout,

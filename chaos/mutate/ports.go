@@ -24,6 +24,14 @@ func ofPorts() []mutation {
 			{"internal/listen/shown.go", "call.Header[overgrpc.Authorization]; len(shown) > 0 {",
 				"call.Header[overgrpc.Authorization]; len(shown) < 0 {"},
 		}},
+		{name: "a call has few header fields", pkg: "./internal/listen", test: "^TestNoteFew$", edits: []edit{
+			{"internal/listen/shown.go", "	if n > mostFields {\n", "	if n < 0 {\n"},
+		}},
+		{name: "Envoy's calls have long header fields", pkg: "./cmd/node/internal/server",
+			test: "^TestEnvoysCallsHaveLongHeaders$", edits: []edit{
+				{"transport/server.go", "grpc.MaxHeaderListSize(uint32(o.MaxHeaderBytes))",
+					"grpc.MaxHeaderListSize(maxHeaderBytes)"},
+			}},
 		{name: "a bound of streams of a connection", pkg: public, test: "^TestStreamsPerConnection$", edits: []edit{
 			{"transport/server.go", "		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),\n", ""},
 		}},

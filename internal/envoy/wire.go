@@ -19,8 +19,11 @@ import (
 // envoyproxy/ratelimit take.
 const (
 	MaxMessageBytes = 4 << 20
-	maxDescriptors  = 128
-	maxEntries      = 1024 // of all descriptors together
+	// MaxHeaderBytes is for the server's option of that name. Envoy sends on what its clients choose: a field that is
+	// the id, and tracestate. It takes 60 KiB of header fields from them unless told otherwise.
+	MaxHeaderBytes = 96 << 10
+	maxDescriptors = 128
+	maxEntries     = 1024 // of all descriptors together
 
 	// maxDecoded bounds what is decoded at a time, in estimated bytes. A message is estimated to
 	// become weight times as large, and each of its parts to take weightPart besides.

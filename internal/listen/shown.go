@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
 	"github.com/weirlimit/weir/internal/frontend"
@@ -39,4 +41,20 @@ func NoteShown(ctx context.Context, call *tap.Info) (context.Context, error) {
 		ctx = context.WithValue(ctx, shownKey{}, shown)
 	}
 	return ctx, nil
+}
+
+// mostFields bounds the header fields of a call of a server that takes long ones.
+const mostFields = 256
+
+// NoteFew is NoteShown for a server that takes long header fields. Many small ones take far more memory than they have
+// bytes, so a call with more than 256 is refused.
+func NoteFew(ctx context.Context, call *tap.Info) (context.Context, error) {
+	n := 0
+	for _, values := range call.Header {
+		n += len(values)
+	}
+	if n > mostFields {
+		return ctx, status.Errorf(codes.ResourceExhausted, "the call has %d header fields: send at most %d", n, mostFields)
+	}
+	return NoteShown(ctx, call)
 }

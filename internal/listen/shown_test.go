@@ -6,9 +6,11 @@ import (
 	"slices"
 	"testing"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
 	"github.com/weirlimit/weir/internal/frontend/overgrpc"
@@ -59,6 +61,21 @@ func TestShown(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, func() { _ = overgrpc.Credentials(ctx) }); n > 0 {
 		t.Errorf("a caller with a certificate costs %v allocations", n)
+	}
+}
+
+// A server that takes long header fields takes no call with many: of each field gRPC keeps far more than its bytes.
+func TestNoteFew(t *testing.T) {
+	for n, want := range map[int]codes.Code{2: codes.OK, mostFields - 3: codes.OK,
+		mostFields - 2: codes.ResourceExhausted} {
+		md := metadata.Pairs("content-type", "application/grpc", "authorization", "Bearer one", "te", "trailers")
+		for range n {
+			md.Append("accept-encoding", "gzip")
+		}
+		ctx, err := NoteFew(t.Context(), &tap.Info{Header: md})
+		if status.Code(err) != want || err == nil && ctx.Value(shownKey{}) == nil {
+			t.Errorf("%d more fields: %v, want %v", n, err, want)
+		}
 	}
 }
 

@@ -130,7 +130,7 @@ func (e *envoyServer) serverOf(s *Server, service transport.GRPCService) (*trans
 	return transport.NewServer(transport.Options{
 		Decider: s.node, Services: []transport.GRPCService{service}, HealthNames: []string{"ratelimit"},
 		Ready: s.Ready, Stopping: s.stopping.Load, Observer: s.metrics, Logger: s.config.Log,
-		MaxMessageBytes: envoy.MaxMessageBytes,
+		MaxMessageBytes: envoy.MaxMessageBytes, MaxHeaderBytes: envoy.MaxHeaderBytes,
 		// of handshakes; the service tells of requests
 		TLS: s.secured.forClients(), Tracer: c.Tracer, Audit: c.Audit,
 		MaxConnections: s.config.MaxConnections, MaxConnectionsPerAddress: s.config.MaxConnectionsPerAddress,

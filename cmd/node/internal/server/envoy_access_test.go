@@ -393,3 +393,16 @@ func TestHandshakesAtOtherPorts(t *testing.T) {
 		return strings.Contains(log.String(), "protocol=gRPC") && strings.Contains(log.String(), "protocol=Redis")
 	})
 }
+
+// Envoy sends on what its own clients put into fields, such as tracestate. So as many of these as it takes by default
+// end neither the call, whose request Envoy would let pass, nor the connection with the calls of others.
+func TestEnvoysCallsHaveLongHeaders(t *testing.T) {
+	g := newEnvoyGate(t, envoy.Compat)
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "tracestate", strings.Repeat("a=b,", 15<<10))
+	out, err := g.as("sees").ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: "edge",
+		Descriptors: []*ratelimit.RateLimitDescriptor{{Entries: []*ratelimit.RateLimitDescriptor_Entry{
+			{Key: "user", Value: "ada"}}}}})
+	if err != nil || len(out.GetStatuses()) != 1 {
+		t.Errorf("%v, %v", out, err)
+	}
+}
