@@ -92,18 +92,13 @@ func (r *claimRound) epoch(p *Replica) peer.Epoch {
 }
 
 func (r *claimRound) sendTo(t *Step, p *Replica, to peer.Instance) {
-	c := peer.Claim{Partition: p.id, Kind: r.kind, Round: r.id, Counter: r.counter, For: r.owner}
-	t.sendClaim(to, c)
+	t.sendClaim(to, peer.Claim{Partition: p.id, Kind: r.kind, Round: r.id, Counter: r.counter, For: r.owner})
 }
 
 // lacks reports whether a member was asked and has not answered.
 func (r *claimRound) lacks(i peer.Instance) bool {
-	for j, w := range r.whom {
-		if w == i {
-			return !r.answers[j].has
-		}
-	}
-	return false
+	j := slices.Index(r.whom, i)
+	return j >= 0 && !r.answers[j].has
 }
 
 func (r *claimRound) viewChanged(t *Step, p *Replica) {

@@ -116,9 +116,8 @@ var errStopping = errors.New("the node is stopping")
 type Server struct {
 	config   Config
 	service  *serve.Service
-	node     *weir.Node // the service's, as are the next two
+	node     *weir.Node // the service's, as is the next
 	metrics  *metrics.Metrics
-	wire     *transport.Server
 	follower *rulesfile.Follower // nil: there is no file to follow
 	access   *access.Access      // nil: there is no permissions file
 	audit    accounts
@@ -265,7 +264,7 @@ func (s *Server) open(ctx context.Context) error {
 		return clusterHelp(err, c.Cluster)
 	}
 	s.watching.opened(s.service.Node(), c.Log)
-	s.node, s.metrics, s.wire = s.service.Node(), s.service.Metrics(), s.service.Wire()
+	s.node, s.metrics = s.service.Node(), s.service.Metrics()
 	defer s.warnUnsettled()
 	if config.Cluster == nil && len(c.Rules) > 0 || c.RulesFile != "" && len(config.Rules) == 0 {
 		// Open would treat an empty file as no file.
@@ -273,7 +272,7 @@ func (s *Server) open(ctx context.Context) error {
 			return errors.Join(err, s.service.Close())
 		}
 	}
-	s.admin.site, s.health.site = s.service.AdminSite(), s.wire.Health()
+	s.admin.site, s.health.site = s.service.AdminSite(), s.service.Wire().Health()
 	if s.access != nil {
 		s.node.SetTenantShares(s.access.TenantShares())
 	}
@@ -343,7 +342,9 @@ func (s *Server) run(ctx context.Context) {
 	}
 	s.background.start("the history and the overrides", func() { s.watching.console.Run(ctx) })
 	s.secured.run(ctx, &s.background, s.config.Log, s.audit)
-	s.background.serve("the servers of gRPC and HTTP", s.failed, func() error { return s.wire.Serve(s.grpc, s.http) })
+	s.background.serve("the servers of gRPC and HTTP", s.failed, func() error {
+		return s.service.Wire().Serve(s.grpc, s.http)
+	})
 	for _, a := range []*aside{&s.admin, &s.health} {
 		s.background.serve("a server of operators or probes", s.failed, a.serve)
 	}
