@@ -338,7 +338,7 @@ func (m *Membership) lookNow() (l looked, open bool) {
 	l.now = m.config.Scheduler.Now()
 	l.joined = m.self.State == peer.Joining && m.joined(l.now)
 	switch {
-	case l.joined && m.cutOff(peer.Active):
+	case l.joined && m.roll.cutOff(m.config.Core, peer.Active):
 		l.joined, l.problem = false, m.problem(0)
 	case m.self.State == peer.Joining && l.now-m.began >= informedWithin && m.awaited() > 0:
 		l.problem = m.problem(0)

@@ -31,13 +31,13 @@ type Problem struct {
 }
 
 // unreached returns the number of other members that are active or in the state from,
-// and those of them to which there is no connection. m.mu is held.
-func (m *Membership) unreached(from peer.State) (n int, list []peer.Member) {
-	for _, of := range [][]peer.Member{m.roll.live, m.roll.sighted} {
+// and those of them to which there is no connection.
+func (r *roll) unreached(c Core, from peer.State) (n int, list []peer.Member) {
+	for _, of := range [][]peer.Member{r.live, r.sighted} {
 		for i := range of {
 			if o := &of[i]; o.State == peer.Active || o.State == from {
 				n++
-				if !m.config.Core.Reaches(o.Instance) {
+				if !c.Reaches(o.Instance) {
 					list = append(list, *o)
 				}
 			}
@@ -48,10 +48,10 @@ func (m *Membership) unreached(from peer.State) (n int, list []peer.Member) {
 
 // cutOff reports whether there are other members, active or of the given state, and none
 // of them can be reached, although this node is in no minority. Then the others serve,
-// and this node had better not. m.mu is held.
-func (m *Membership) cutOff(or peer.State) bool {
-	n, list := m.unreached(or)
-	return n > 0 && len(list) == n && !m.config.Core.View().Minority()
+// and this node had better not.
+func (r *roll) cutOff(c Core, or peer.State) bool {
+	n, list := r.unreached(c, or)
+	return n > 0 && len(list) == n && !c.View().Minority()
 }
 
 // whoExpels returns the name of a member that refuses this node because operators have expelled it, if no other one
@@ -61,7 +61,7 @@ func (m *Membership) whoExpels() string {
 	if m.config.Expels == nil {
 		return ""
 	}
-	n, list := m.unreached(peer.Joining)
+	n, list := m.roll.unreached(m.config.Core, peer.Joining)
 	if len(list) < n {
 		return ""
 	}
@@ -104,11 +104,11 @@ func (e expelledError) Error() string {
 func (expelledError) Unwrap() error { return ErrJoining }
 
 // met returns the number of members that links have shown and that are not leaving, this
-// node included, and whether one of them is active. m.mu is held.
-func (m *Membership) met() (n int, active bool) {
+// node included, and whether one of them is active.
+func (r *roll) met() (n int, active bool) {
 	n = 1
-	for i := range m.roll.live {
-		switch m.roll.live[i].State {
+	for i := range r.live {
+		switch r.live[i].State {
 		case peer.Active:
 			n, active = n+1, true
 		case peer.Joining:
@@ -123,7 +123,7 @@ func (m *Membership) met() (n int, active bool) {
 // by side, because each needs more than half of the names. m.mu is held.
 func (m *Membership) awaited() int {
 	majority := m.config.Expect/2 + 1
-	if n, active := m.met(); m.config.Expect == 0 || active || n >= majority {
+	if n, active := m.roll.met(); m.config.Expect == 0 || active || n >= majority {
 		return 0
 	}
 	return majority
@@ -133,10 +133,10 @@ func (m *Membership) awaited() int {
 // held.
 func (m *Membership) problem(unsettled int) *Problem {
 	p := &Problem{Unsettled: unsettled, State: m.self.State, Ready: m.settled, Minority: m.config.Core.View().Minority()}
-	p.Others, p.Unreached = m.unreached(peer.Joining)
+	p.Others, p.Unreached = m.roll.unreached(m.config.Core, peer.Joining)
 	if m.self.State == peer.Joining {
 		p.Awaited = m.awaited()
-		p.Met, _ = m.met()
+		p.Met, _ = m.roll.met()
 	}
 	if m.reported != nil && m.reported.State == p.State && m.reported.Ready == p.Ready &&
 		(m.reported.Awaited > 0) == (p.Awaited > 0) {
@@ -167,7 +167,7 @@ func (m *Membership) settle(now limiter.Tick) bool {
 	case len(m.config.Core.Unsettled(1)) == 0:
 		m.settled = true
 	case now-m.began >= settledWithin:
-		m.settled = !m.cutOff(peer.Joining)
+		m.settled = !m.roll.cutOff(m.config.Core, peer.Joining)
 		problem = m.problem(m.config.unsettled())
 	}
 	settled := m.settled
@@ -190,7 +190,7 @@ func (m *Membership) Ready() error {
 	state, others, since := m.self.State, len(m.roll.live)+len(m.roll.sighted), m.began
 	why := ""
 	if now-since >= informedWithin {
-		why = m.whyCutOff()
+		why = m.roll.whyCutOff(m.config.Core)
 	}
 	if err := m.config.mute(); err != nil && others == 0 {
 		why = fmt.Sprintf(", and waits up to %v because something takes connections at an address to join by, and does not "+
@@ -198,7 +198,7 @@ func (m *Membership) Ready() error {
 	}
 	expeller := m.expeller
 	if awaited := m.awaited(); awaited > 0 && state == peer.Joining {
-		met, _ := m.met()
+		met, _ := m.roll.met()
 		why += fmt.Sprintf(", and waits until it has met an active member or %d of the %d expected ones (it has met %d, "+
 			"itself included)", awaited, m.config.Expect, met)
 	}
@@ -218,12 +218,12 @@ func (m *Membership) Ready() error {
 }
 
 // whyCutOff returns the end of a sentence that names the members that the node cannot
-// reach; "" if it is not cut off. m.mu is held.
-func (m *Membership) whyCutOff() string {
-	if !m.cutOff(peer.Joining) {
+// reach; "" if it is not cut off.
+func (r *roll) whyCutOff(c Core) string {
+	if !r.cutOff(c, peer.Joining) {
 		return ""
 	}
-	_, list := m.unreached(peer.Joining)
+	_, list := r.unreached(c, peer.Joining)
 	return ", and reaches none at its peer address: " + NameMembers(list) + "; " + CheckPeerAddr
 }
 
