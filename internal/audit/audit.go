@@ -239,7 +239,7 @@ type output interface {
 // Open opens a file, or standard error for "stderr". A file that is renamed or removed is
 // made anew within a second, so that programs can rotate it.
 func Open(to string, log *slog.Logger) (*Log, error) {
-	out, err := openOutput(to)
+	out, err := openOutput(to, "audit file")
 	if err != nil {
 		return nil, err
 	}

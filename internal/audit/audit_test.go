@@ -421,7 +421,7 @@ func TestDiskIsFull(t *testing.T) {
 // TestRotation: a file that was renamed or removed is made anew, with nothing lost.
 func TestRotation(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "audit.jsonl")
-	out, err := openOutput(name)
+	out, err := openOutput(name, "audit file")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -477,7 +477,7 @@ func TestFileCannotBeOpenedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := filepath.Join(dir, "audit.jsonl")
-	out, err := openOutput(name)
+	out, err := openOutput(name, "audit file")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -538,6 +538,10 @@ func TestOpenRefuses(t *testing.T) {
 	for name, want := range map[string]string{dir: "not a regular file",
 		filepath.Join(dir, "a", "b"): "cannot be opened"} {
 		if _, err := Open(name, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := OpenLines(name, "denial", slog.New(slog.DiscardHandler)); err == nil ||
+			!strings.Contains(err.Error(), "the denial log "+name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -7,12 +7,12 @@ import (
 	"os"
 )
 
-// openOutput opens what --audit names.
-func openOutput(to string) (output, error) {
+// openOutput opens a file, or standard error for "stderr". what is how errors call the file.
+func openOutput(to, what string) (output, error) {
 	if to == "stderr" {
 		return standardError{}, nil
 	}
-	f := &file{name: to}
+	f := &file{what: what, name: to}
 	if err := f.open(); err != nil {
 		return nil, fmt.Errorf("%w: give a path in a directory that the node may write", err)
 	}
@@ -28,14 +28,14 @@ func (standardError) Close() error                   { return nil }
 
 // file is a file that is appended to.
 type file struct {
-	name string
+	what, name string
 	*os.File
 }
 
 func (f *file) open() error {
 	info, err := os.Stat(f.name)
 	if err == nil && !info.Mode().IsRegular() { // to open a pipe would wait for its other end
-		return fmt.Errorf("the audit file %s is not a regular file", f.name)
+		return fmt.Errorf("the %s %s is not a regular file", f.what, f.name)
 	}
 	opened, err := os.OpenFile(f.name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -43,7 +43,7 @@ func (f *file) open() error {
 		if errors.As(err, &at) {
 			err = at.Err
 		}
-		return fmt.Errorf("the audit file %s cannot be opened: %w", f.name, err)
+		return fmt.Errorf("the %s %s cannot be opened: %w", f.what, f.name, err)
 	}
 	if f.File != nil {
 		_ = f.File.Close() // what was written to it is there

@@ -27,7 +27,7 @@ type Lines struct {
 
 // OpenLines opens a file, or standard error for "stderr". what names a line, for the log.
 func OpenLines(to, what string, log *slog.Logger) (*Lines, error) {
-	out, err := openOutput(to)
+	out, err := openOutput(to, what+" log")
 	if err != nil {
 		return nil, err
 	}
