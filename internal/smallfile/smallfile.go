@@ -109,7 +109,7 @@ func readOpened(kind, name string, most int) (data []byte, info fs.FileInfo, err
 	data, err = io.ReadAll(io.LimitReader(f, int64(most)+1))
 	switch {
 	case err != nil:
-		return nil, nil, fmt.Errorf("%s %s cannot be read: %w", kind, name, bare(err))
+		return nil, nil, fmt.Errorf("%s %s cannot be read: %w", kind, name, Bare(err))
 	case len(data) > most:
 		return nil, nil, fmt.Errorf("%s %s is larger than %s, which none needs; is it another file?", kind, name, size(most))
 	}
@@ -130,7 +130,7 @@ func opening(kind, name string, err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		hint = "; give the user of this process the right to read it"
 	}
-	return fmt.Errorf("%s %s cannot be opened: %w%s", kind, name, bare(err), hint)
+	return fmt.Errorf("%s %s cannot be opened: %w%s", kind, name, Bare(err), hint)
 }
 
 // regular returns an error for what is not a regular file.
@@ -157,9 +157,9 @@ func size(bytes int) string {
 	return fmt.Sprintf("%d KiB", bytes>>10)
 }
 
-// bare drops the operation and the path from a file's error: the message names
+// Bare drops the operation and the path from a file's error: the message names
 // the file already.
-func bare(err error) error {
+func Bare(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
 		return p.Err

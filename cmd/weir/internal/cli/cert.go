@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/internal/authority"
+	"github.com/weirlimit/weir/internal/smallfile"
 )
 
 const (
@@ -258,7 +259,7 @@ func keepFile(name string, data []byte, mode os.FileMode, force bool) (err error
 func writeFile(name string, data []byte, mode os.FileMode) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode) //nolint:gosec // the user names the directory
 	if err != nil {
-		return fmt.Errorf("%s cannot be written: %w", name, bare(err))
+		return fmt.Errorf("%s cannot be written: %w", name, smallfile.Bare(err))
 	}
 	_, err = f.Write(data)
 	if closeErr := f.Close(); err == nil {
@@ -266,7 +267,7 @@ func writeFile(name string, data []byte, mode os.FileMode) error {
 	}
 	if err != nil {
 		_ = os.Remove(name)
-		return fmt.Errorf("%s cannot be written: %w", name, bare(err))
+		return fmt.Errorf("%s cannot be written: %w", name, smallfile.Bare(err))
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
 	"github.com/weirlimit/weir/internal/commandline"
 	"github.com/weirlimit/weir/internal/manual"
+	"github.com/weirlimit/weir/internal/smallfile"
 )
 
 // Exit statuses, of all commands.
@@ -129,7 +130,7 @@ func (a *app) say(format string, args ...any) { _, _ = fmt.Fprintf(a.Err, format
 // print writes a complete report to standard output, in one piece.
 func (a *app) print(report []byte) error {
 	if _, err := a.Out.Write(report); err != nil {
-		return fmt.Errorf("the report cannot be written: %w", bare(err))
+		return fmt.Errorf("the report cannot be written: %w", smallfile.Bare(err))
 	}
 	return nil
 }

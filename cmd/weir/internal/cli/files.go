@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,16 +26,6 @@ type rulesFile struct {
 	writable []string // warnings of files that everyone may write
 }
 
-// bare removes the operation and the path from a file's error, since the message names
-// the file already.
-func bare(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		return p.Err
-	}
-	return err
-}
-
 // stdinOnce returns an error if two inputs are to be read from standard input.
 func stdinOnce(cmd *cobra.Command, names ...string) error {
 	first := slices.Index(names, accesslog.Stdin)
@@ -54,7 +43,7 @@ func (a *app) read(kind, name string) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(a.In, smallfile.MaxRules+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s %s cannot be read: %w", kind, name, bare(err))
+		return nil, fmt.Errorf("%s %s cannot be read: %w", kind, name, smallfile.Bare(err))
 	case len(data) > smallfile.MaxRules:
 		return nil, fmt.Errorf("%s %s is larger than %d MiB, which no %s needs; is it another file?", kind, name,
 			smallfile.MaxRules>>20, kind)

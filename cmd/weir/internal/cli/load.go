@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/cmd/weir/internal/load"
+	"github.com/weirlimit/weir/internal/smallfile"
 )
 
 // loadOptions are the flags of bench for measuring over the network.
@@ -162,7 +163,7 @@ func (o *loadOptions) openPicture() (*os.File, error) {
 	}
 	f, err := os.OpenFile(o.svg, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
-		return nil, fmt.Errorf("the picture cannot be written to %s: %w", o.svg, bare(err))
+		return nil, fmt.Errorf("the picture cannot be written to %s: %w", o.svg, smallfile.Bare(err))
 	}
 	return f, nil
 }
@@ -180,7 +181,7 @@ func (o *loadOptions) closePicture(f *os.File, r *load.Report) error {
 		_, err = f.Write(r.SVG())
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("the picture cannot be written to %s: %w", o.svg, bare(err))
+		return fmt.Errorf("the picture cannot be written to %s: %w", o.svg, smallfile.Bare(err))
 	}
 	return nil
 }
