@@ -34,7 +34,10 @@ func ofAnswers() []mutation {
 			{"internal/listen/unsent.go", "		weight = openWeight\n", "		weight = 0\n"},
 		}},
 		{name: "a stream takes room until it ends", pkg: "./internal/listen", test: "^TestOpenCallsTakeRoom$", edits: []edit{
-			{"internal/listen/unsent.go", "	if !s.last || s.in.begun == 0 ||", "	if s.in.begun == 0 ||"},
+			{"internal/listen/unsent.go", "	if !s.last || s.out.begun > 0 ||", "	if s.out.begun > 0 ||"},
+		}},
+		{name: "a watch takes room until it ends", pkg: "./internal/listen", test: "^TestOpenCallsTakeRoom$", edits: []edit{
+			{"internal/listen/unsent.go", "	if !s.last || s.out.begun > 0 ||", "	if !s.last ||"},
 		}},
 		{name: "header fields take room", pkg: "./internal/listen", test: "^TestOpenCallsTakeRoom$", edits: []edit{
 			{"internal/listen/unsent.go", "	if s.headers > fewHeaders {\n", "	if s.headers < 0 {\n"},

@@ -79,11 +79,11 @@ func (c *watchedConn) loosen(s *clientStream, more int64) bool {
 
 // opening counts the memory of an open call: its header fields if they are many, and what gRPC keeps of any call, until
 // its only message is there. From then on its handler identifies the caller, and the bounds of messages hold. A stream
-// that may have further messages can stay open for long, so it counts until it ends. It reports false if the connection
-// is to be closed. The lock is held.
+// that may have further messages can stay open for long, so it counts until it ends, and so does a call with an answer
+// until its end is sent. It reports false if the connection is to be closed. The lock is held.
 func (c *watchedConn) opening(s *clientStream) bool {
 	weight := int64(0)
-	if !s.last || s.in.begun == 0 || s.in.begun == 1 && s.in.half() {
+	if !s.last || s.out.begun > 0 || s.in.begun == 0 || s.in.begun == 1 && s.in.half() {
 		weight = openWeight
 	}
 	if s.headers > fewHeaders {

@@ -255,8 +255,8 @@ func TestSmallAnswerInLargeBuffer(t *testing.T) {
 	}
 }
 
-// Calls without a message, and header fields, take room as unread messages do. The only message gives back what
-// any call takes before it, and the end of the call the rest.
+// Calls without a message, and header fields, take room as unread messages do, until the call ends; so does one
+// that is answered and goes on.
 func TestOpenCallsTakeRoom(t *testing.T) {
 	const many = 12 << 10
 	c, room := unreadConn(t, 64<<20)
@@ -278,22 +278,35 @@ func TestOpenCallsTakeRoom(t *testing.T) {
 	}
 	for i := range 10 {
 		c.in.read(frameOf(frameData, 0, id(i), rest), inbound{c})
-		c.out.read(frameOf(frameData, 0, id(i), messageOf(2, []byte("ok"))), outbound{c})
 	}
 	if want := int64(10 * (openWeight + WeightOfByte*many)); c.unsent.loose != want {
-		t.Errorf("with an answered message each: %d bytes are counted, want %d, as more may come", c.unsent.loose, want)
+		t.Errorf("with a message each: %d bytes are counted, want %d, as more may come", c.unsent.loose, want)
 	}
 	for i := range 10 {
 		c.in.read(frameOf(frameData, flagEndStream, id(i), nil), inbound{c})
+		c.out.read(frameOf(frameData, 0, id(i), messageOf(2, []byte("ok"))), outbound{c})
 	}
-	if want := int64(10 * WeightOfByte * many); c.unsent.loose != want {
-		t.Errorf("with their only message each: %d bytes are counted, want %d", c.unsent.loose, want)
+	if want := int64(10 * (openWeight + WeightOfByte*many)); c.unsent.loose != want {
+		t.Errorf("with an answer that has no end each: %d bytes are counted, want %d", c.unsent.loose, want)
 	}
 	for i := range 10 {
 		c.in.read(appendReset(nil, id(i)), inbound{c})
 	}
 	if c.unsent.loose != 0 || room.InUse() != 0 {
 		t.Errorf("all have ended: %d bytes are counted, and %d of room used", c.unsent.loose, room.InUse())
+	}
+}
+
+// A call whose only message is there takes no room while it is decided.
+func TestACallThatIsDecidedTakesNoRoom(t *testing.T) {
+	c, room := unreadConn(t, 64<<20)
+	for i := range 100 {
+		id := uint32(2*i + 1)
+		c.in.read(headersOf(id), inbound{c})
+		c.in.read(frameOf(frameData, flagEndStream, id, messageOf(2, []byte("ok"))), inbound{c})
+	}
+	if c.unsent.loose != 0 || room.InUse() != 0 {
+		t.Errorf("100 calls: %d bytes are counted, and %d of room used", c.unsent.loose, room.InUse())
 	}
 }
 

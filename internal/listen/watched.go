@@ -281,6 +281,9 @@ func (c outbound) part(id uint32, data []byte) {
 	}
 	s.out.read(data)
 	s.sent += len(data)
+	if !c.opening(s) {
+		c.greedy = true
+	}
 	c.progress(s)
 }
 
