@@ -154,8 +154,8 @@ func (s *Store) load(ctx context.Context, conn *redis.Conn) error {
 	}
 	done, _ := pipe.Exec(ctx) // each has its own error
 	for _, d := range done {
-		var said redis.Error
-		if err := d.Err(); err != nil && !errors.As(err, &said) {
+		err := d.Err()
+		if _, is := said(err); err != nil && !is {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -244,17 +245,18 @@ func isMissing(err error) bool { return err != nil && strings.HasPrefix(err.Erro
 // isElsewhere reports that the slot is not, or not completely, on the server that was
 // asked, so the call was not executed.
 func isElsewhere(err error) bool {
-	var said redis.Error
-	if !errors.As(err, &said) {
-		return false
+	text, _ := said(err)
+	return slices.ContainsFunc([]string{"MOVED ", "ASK ", "TRYAGAIN"}, func(p string) bool {
+		return strings.HasPrefix(text, p)
+	})
+}
+
+// said returns what Redis said, and whether an error is of Redis.
+func said(err error) (text string, is bool) {
+	if e := redis.Error(nil); errors.As(err, &e) {
+		return e.Error(), true
 	}
-	text := said.Error()
-	for _, p := range []string{"MOVED ", "ASK ", "TRYAGAIN"} {
-		if strings.HasPrefix(text, p) {
-			return true
-		}
-	}
-	return false
+	return "", false
 }
 
 // errClustered reports that a single server is a node of a Redis Cluster.
@@ -267,7 +269,7 @@ const noCommand = "can't run this command"
 // asked; empty for another error.
 func (s *Store) refusal(err error) (advice string) {
 	var untrusted *tls.CertificateVerificationError
-	var said redis.Error
+	text, is := said(err)
 	switch {
 	case errors.As(err, &untrusted):
 		return "give the authority that issued its certificate"
@@ -275,7 +277,7 @@ func (s *Store) refusal(err error) (advice string) {
 		return "give a certificate that Redis accepts"
 	case errors.Is(err, errClustered):
 		return "treat it as one"
-	case !errors.As(err, &said), s.cluster != nil && isElsewhere(err):
+	case !is, s.cluster != nil && isElsewhere(err):
 		return ""
 	}
 	for _, known := range []struct{ says, advice string }{
@@ -287,7 +289,7 @@ func (s *Store) refusal(err error) (advice string) {
 		{"cluster support disabled", "it is not a node of a Redis Cluster: do not treat it as one"},
 		{"MOVED ", errClustered.Error() + ": treat it as one"},
 	} {
-		if strings.Contains(said.Error(), known.says) {
+		if strings.Contains(text, known.says) {
 			return known.advice
 		}
 	}
@@ -303,35 +305,25 @@ func isUnserved(err error) bool {
 // isDown reports whether an error will affect the next calls, too, and not only this
 // one.
 func isDown(err error) bool {
-	var said redis.Error
+	text, is := said(err)
 	switch {
 	case err == nil, errors.Is(err, errReply), errors.Is(err, errChanged), isElsewhere(err), isUnserved(err),
 		isDamage(err):
 		return false
-	case !errors.As(err, &said):
+	case !is:
 		return true
 	}
 	// Older servers wrap the error of a script in other text.
-	text := said.Error()
-	for _, p := range []string{
+	return slices.ContainsFunc([]string{
 		"OOM", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "MISCONF", "NOREPLICAS",
 		"BUSY", "NOAUTH", "WRONGPASS", "NOPERM", noCommand, "max number of clients",
-	} {
-		if strings.Contains(text, p) {
-			return true
-		}
-	}
-	return false
+	}, func(p string) bool { return strings.Contains(text, p) })
 }
 
 // isDamage reports that a script could not read a value: it is of another type, or shorter than its
 // form.
 func isDamage(err error) bool {
-	var said redis.Error
-	if !errors.As(err, &said) {
-		return false
-	}
-	text := said.Error()
+	text, _ := said(err)
 	return strings.Contains(text, "WRONGTYPE") || strings.Contains(text, "data string too short")
 }
 
