@@ -18,9 +18,11 @@ import (
 	pb "github.com/weirlimit/weir/proto/gubernator/v1"
 )
 
-// Bounds of a message over gRPC. MaxMessageBytes is for the server's option of that name.
+// Bounds of a message over gRPC. MaxMessageBytes and MaxHeaderBytes are for the server's options of these names. Who
+// asks may pass on tracestate and baggage of its own clients, which tracing bounds at 25 KiB or not at all.
 const (
 	MaxMessageBytes = 1 << 20
+	MaxHeaderBytes  = 96 << 10
 	maxMetadata     = 16 * MaxItems // entries of all items together; they are not read
 
 	// maxDecoded bounds what is decoded at a time, in estimated bytes, and a message is

@@ -49,8 +49,8 @@ func (g *gubernatorServer) open(s *Server) error {
 	to := transport.Options{
 		Decider: s.node, Access: o.Config.Access, Audit: o.Config.Audit, Tracer: o.Config.Tracer,
 		Ready: s.Ready, Stopping: s.stopping.Load, Observer: s.metrics, Logger: c.Log,
-		MaxMessageBytes: gubernator.MaxMessageBytes,
-		TLS:             s.secured.forClients(), Hosts: c.hosts(c.HTTPHosts, c.Gubernator.HTTPAddr),
+		MaxMessageBytes: gubernator.MaxMessageBytes, MaxHeaderBytes: gubernator.MaxHeaderBytes,
+		TLS: s.secured.forClients(), Hosts: c.hosts(c.HTTPHosts, c.Gubernator.HTTPAddr),
 		MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
 		MaxConnectionAge: c.MaxConnectionAge, ClientTimeout: c.ClientTimeout,
 	}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -337,6 +338,10 @@ func TestGubernatorBadInput(t *testing.T) {
 		if code, text := get(t, "http://"+httpAddr+path); code != want {
 			t.Errorf("%s: %d, %s", path, code, text)
 		}
+	}
+	long := metadata.AppendToOutgoingContext(t.Context(), "tracestate", strings.Repeat("a=b,", 15<<10))
+	if _, err := client.GetRateLimits(long, &pb.GetRateLimitsReq{}); err != nil {
+		t.Errorf("60 KiB of metadata: %v", err)
 	}
 	conn := dial(t, grpcAddr)
 	for _, method := range []string{"/weir.v1.Limiter/Check", "/pb.gubernator.PeersV1/GetPeerRateLimits"} {
