@@ -91,7 +91,7 @@ func Want(err error) string {
 	switch {
 	case !errors.As(err, &number):
 		if strings.HasPrefix(err.Error(), "time: ") {
-			return "give a time with its unit, such as 5s"
+			return "give a time such as 1h30m, 5s or 100ms"
 		}
 		return err.Error()
 	case errors.Is(err, strconv.ErrRange):
