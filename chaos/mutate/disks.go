@@ -41,6 +41,12 @@ func ofDisks() []mutation {
 			{seek, "v.Owner(p.id) != p.node.Self || t.State != peer.Active {",
 				"v.Owner(p.id) != p.node.Self || t.State == peer.Joining {"},
 		}},
+		{name: "who leaves waits for what its disk has", pkg: replica, test: "^TestWhoLeavesWaitsForWhatItsDiskHas$",
+			edits: []edit{{"internal/cluster/replica/inspect.go",
+				"	if p.FromDisk() && !(p.outdated() && v.Has(p.owner.Instance)) {", "	if false {"}}},
+		{name: "who leaves goes when an owner has what its disk has", pkg: replica,
+			test: "^TestWhoLeavesWaitsForWhatItsDiskHas$", edits: []edit{{"internal/cluster/replica/inspect.go",
+				"	if p.FromDisk() && !(p.outdated() && v.Has(p.owner.Instance)) {", "	if p.FromDisk() {"}}},
 		{name: "who leaves last ends what it claims", pkg: replica, test: "^TestWhoLeavesLastStartsNothing$", edits: []edit{
 			{seek, " || t.State == peer.Leaving && t.View.NoOtherActive()", ""},
 		}},

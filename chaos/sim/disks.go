@@ -28,6 +28,7 @@ type disks struct {
 	of       map[string]*disktest.Memory
 	before   map[string]*disktest.Memory // what they had at olderAt
 	olderAt  limiter.Tick
+	lingers  limiter.Tick            // how long who leaves waits for gossip at most
 	savedAt  limiter.Tick            // when the oldest that one of them has was saved, after the last outage
 	cut      bool                    // all nodes end, or have ended, at once
 	empty    bool                    // partitions may start empty: the run has not settled yet
@@ -49,6 +50,14 @@ type disks struct {
 
 // spreadOver is how long it takes until all have ended.
 const spreadOver = 400 * ms
+
+// lingering is how long a node that has left waits for gossip to say so.
+func (d *disks) lingering(w *World) limiter.Tick {
+	if d == nil || d.lingers == 0 {
+		return 0
+	}
+	return w.between(0, d.lingers)
+}
 
 // ended notes that a node has ended, with the disk that is the only one left perhaps.
 func (d *disks) ended(now limiter.Tick) {
@@ -161,6 +170,23 @@ func (d *nodeDisk) append(f *peer.Frame, at limiter.Tick, keys []peer.RecordKey)
 
 // save saves what has changed. It lasts when the disk has synced it.
 func (d *nodeDisk) save() {
+	complete := d.write()
+	d.sync(complete, func() {})
+	d.n.After(persistEvery, d.save)
+}
+
+// end saves what has changed when a node ends in good order.
+func (d *nodeDisk) end() {
+	if d == nil {
+		return
+	}
+	if err := d.store.Sync(d.write()); err != nil {
+		d.n.w.fail(err)
+	}
+}
+
+// write hands over to the disk what has changed.
+func (d *nodeDisk) write() (complete bool) {
 	d.n.w.near.lending.note(d.n.w)
 	complete, err := d.core.Save(d.store.Aged(), func(key uint32, counters int) bool {
 		return d.store.Needed(key) > int64(2*(512+56*counters))
@@ -168,8 +194,7 @@ func (d *nodeDisk) save() {
 	if err != nil {
 		d.n.w.fail(err)
 	}
-	d.sync(complete, func() {})
-	d.n.After(persistEvery, d.save)
+	return complete
 }
 
 func (d *nodeDisk) sync(complete bool, then func()) {

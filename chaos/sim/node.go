@@ -281,7 +281,8 @@ func (n *Node) leave(then func()) {
 			n.leftAt, n.countsOn = n.w.now, n.members.CountsOn()
 			n.core.Goodbye(n.countsOn)
 			n.w.logf("%s is gone, whole %v, counts on %v", n.name, whole, n.countsOn)
-			n.stop(then, n.w.now+limiter.Second)
+			wait := n.w.disks.lingering(n.w)
+			n.w.after(wait, func() { n.stop(then, n.w.now+limiter.Second) })
 		})
 		if err != nil {
 			n.w.logf("%s: %v", n.name, err) // another fault had it leave
@@ -297,6 +298,7 @@ func (n *Node) stop(then func(), deadline limiter.Tick) {
 			n.stop(then, deadline)
 			return
 		}
+		n.disk.end()
 		n.crash(true)
 		then()
 	})

@@ -144,7 +144,8 @@ func (w *World) play(kind Kind, seed uint64) (err error) {
 	if err := w.run(32*limiter.Second, w.invariants); err != nil {
 		return err
 	}
-	if err := errors.Join(w.check(b), w.crowd.check(w, b), w.checkHolders(), w.checkSpenders(), w.idle(),
+	// What waits is counted before the looks of others, which may convert a counter.
+	if err := errors.Join(w.idle(), w.check(b), w.crowd.check(w, b), w.checkHolders(), w.checkSpenders(),
 		w.bounded()); err != nil {
 		return fmt.Errorf("%v seed %d: %w", kind, seed, err)
 	}

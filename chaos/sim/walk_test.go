@@ -261,19 +261,28 @@ func (s *subject) settle() error {
 	return s.w.settled()
 }
 
-// powerCut ends all nodes after all is saved, and starts them anew.
-func (s *subject) powerCut() error {
-	if err := s.pass(3 * limiter.Second); err != nil {
-		return err
-	}
+// endOfAll ends all nodes, by a power cut after all is saved or in good order, within a time of each other. Then it
+// starts them anew.
+func (s *subject) endOfAll(cut bool, apart func() limiter.Tick) error {
 	all, d := s.w.live(), s.w.disks
+	if cut {
+		if err := s.pass(3 * limiter.Second); err != nil {
+			return err
+		}
+	}
 	d.cut, d.away, d.endedAt, d.savedAt = true, make(map[string]bool), s.w.now, s.w.now
 	for _, n := range all {
 		d.away[n.name] = false
-		n.crash(false)
+		if cut {
+			n.crash(false)
+			continue
+		}
+		s.w.after(apart(), func() { n.leave(func() {}) })
 	}
-	if err := s.pass(200 * ms); err != nil {
-		return err
+	for range 200 {
+		if err := s.pass(100 * ms); err != nil || len(s.w.live()) == 0 {
+			break
+		}
 	}
 	for _, n := range all {
 		s.w.start(n.name, false, nil, 3)
@@ -291,8 +300,9 @@ func (w *walk) members() error {
 	n := of(w.c, live...)
 	switch {
 	case w.w.disks != nil && w.c.Pick(2) == 0:
-		w.log("a power cut")
-		return w.powerCut()
+		cut, most := w.c.Pick(2) == 0, of[limiter.Tick](w.c, 0, 0, 20*ms, limiter.Second)
+		w.log("all end, by a power cut: %t, or else within %v", cut, most.Duration())
+		return w.endOfAll(cut, func() limiter.Tick { return most * limiter.Tick(w.c.Pick(5)) / 4 })
 	case len(live) == 3:
 		w.joined++
 		w.log("n%d joins", w.joined)
@@ -379,10 +389,14 @@ func TestAWalkOverSeveralOwnersIsThatOfOneTable(t *testing.T) {
 	}
 }
 
-// With disks it does so, too, when all nodes end at once after they have saved what they had.
-func TestAWalkOverPowerCutsIsThatOfOneTable(t *testing.T) {
+// With disks it does so, too, when all nodes end: by a power cut after they have saved what they had, or in good order,
+// at once or one after the other.
+func TestAWalkOverTheEndOfAllIsThatOfOneTable(t *testing.T) {
 	worlds(t)
-	walkOver(t, seeds(t, 6), 4, func(w *World) { w.newDisks(Outages) })
+	walkOver(t, seeds(t, 6), 4, func(w *World) {
+		w.newDisks(Outages)
+		w.disks.lingers = 2 * limiter.Second
+	})
 }
 
 // walkOver takes n walks, so many of them in each world: the nodes of one may not send without end. It returns how

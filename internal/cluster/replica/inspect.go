@@ -115,11 +115,14 @@ func (p *Replica) Settled(t *Step) bool {
 }
 
 // Drained reports whether a leaving node may go, as far as this partition is concerned:
-// it does not own it, is not heir, and has nothing left to push. It is also true if no
-// member is left, or joining, that could take over.
+// it does not own it, is not heir, and has nothing left to push; and what it read from its disk is not
+// the state that an owner has yet to find. It is also true if no member is left, or joining, that could take over.
 func (p *Replica) Drained(v *view.View) bool {
 	if v.NoOtherActive() && !v.Active(v.Owner(p.id)) && v.Joining() == 0 {
 		return true // no member is left to take it, and none is joining
+	}
+	if p.FromDisk() && !(p.outdated() && v.Has(p.owner.Instance)) {
+		return false
 	}
 	return p.role < peer.Heir && !p.pushing.unpushed && p.claiming.round == nil
 }

@@ -126,6 +126,19 @@ func TestACopyFromADiskIsKept(t *testing.T) {
 	}
 }
 
+// Who leaves waits until an owner has found what its disk has: it may be the best copy there is.
+func TestWhoLeavesWaitsForWhatItsDiskHas(t *testing.T) {
+	_, p, tn := readBack(t)
+	if p.claiming.round = nil; p.Drained(tn.View) {
+		t.Error("nobody has its copy, and it may go")
+	}
+	later := peer.Epoch{Counter: 9, Instance: other}
+	p.Step(tn, other, Message{Announce: &peer.Announce{Partition: p.id, Epoch: later, Heir: third}})
+	if p.claiming.round = nil; !p.Drained(tn.View) {
+		t.Errorf("another member owns it by %v: it may not go", p.owner)
+	}
+}
+
 // What the disk lacks is what changed since it was saved; after an error it is everything.
 func TestWhatIsSaved(t *testing.T) {
 	_, p, tn := readBack(t)
