@@ -2,6 +2,7 @@ package weir
 
 import (
 	"context"
+	"strings"
 	"sync"
 
 	"github.com/weirlimit/weir/internal/engine"
@@ -61,7 +62,7 @@ func (l *local) decide(set *rules.Set, now limiter.Tick, r *Request, c *arith.Ch
 	if err := engine.Decide(l.Table, &l.Slices, now, c, d); err != nil {
 		return l.Refused(err)
 	}
-	if c.Unnamed != 0 {
+	if c.Unnamed != 0 && !strings.HasPrefix(r.Tenant, arith.OwnTenants) {
 		l.nameKeys(set, r, c)
 	}
 	if c.ID != nil && c.ID.Hold != 0 {

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/cluster"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // soon is how long a test waits for something that must happen. It measures nothing:
@@ -319,13 +321,16 @@ rules: [{name: login, keys: [[ip], [user]], limits: [{name: day, limit: 100, win
 }
 
 // A key appears by name in its owner's list of top keys, although the owner itself was
-// never asked for it, alone or together with other keys.
+// never asked for it, alone or together with other keys. What a node keeps for itself is in no list.
 func TestTopKeysAskedElsewhere(t *testing.T) {
 	nodes := three(t, `version: 1
 rules:
   - {name: login, match: {path: ^/login}, keys: [[ip], [user]], limits: [{name: day, limit: 1, window: 1d}]}
   - {name: towns, match: {path: ^/towns}, limits: [{name: day, limit: 1, window: 1d}]}
 `)
+	for u := range 36 {
+		check(t, nodes[0], weir.Request{Path: "/towns", User: fmt.Sprint(u % 12), Tenant: arith.OwnTenants + "own"})
+	}
 	for _, path := range []string{"/towns", "/login"} {
 		listed := 0
 		for u := range 12 {
@@ -347,6 +352,11 @@ rules:
 		}
 		if listed == 0 {
 			t.Errorf("%s: the node that was asked owns all", path)
+		}
+	}
+	for _, n := range nodes {
+		if hottest, denied := n.Top(1000); strings.Contains(fmt.Sprint(hottest, denied), "%00own") {
+			t.Errorf("%s lists what a node keeps for itself: %+v and %+v", ownName(n), hottest, denied)
 		}
 	}
 }

@@ -78,7 +78,7 @@ func patience(ctx context.Context) limiter.Tick {
 // top keys.
 func (m *member) decided(set *rules.Set, r *limiter.Request, c *arith.Charge, match rules.Match, d *limiter.Decision,
 	alike *engine.Tally) {
-	if c.Unnamed != 0 {
+	if c.Unnamed != 0 && !strings.HasPrefix(r.Tenant, arith.OwnTenants) {
 		var buf [limiter.MaxKeyBytes]byte
 		for i := range c.Len() {
 			if c.Unnamed&(1<<i) != 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // flushes tells how often a tenant's keys were flushed. That number is itself a counter of
@@ -48,7 +49,7 @@ const flushKey = "flushes"
 // flushTenant returns the tenant of the counter of a tenant's flushes.
 func flushTenant(tenant string) string {
 	sum := sha256.Sum256([]byte(tenant))
-	return "\x00flushes " + hex.EncodeToString(sum[:20])
+	return arith.OwnTenants + "flushes " + hex.EncodeToString(sum[:20])
 }
 
 func newFlushes(front *frontend.Frontend, now func() time.Time) (*flushes, error) {

@@ -499,6 +499,21 @@ func TestNobodyChargesFlushes(t *testing.T) {
 	}
 }
 
+// The number of flushes, which a busy connection asks for ten times a second, is no key of a client's: it is in no list
+// of top keys.
+func TestFlushesAreNoTopKey(t *testing.T) {
+	f := start(t, nil)
+	c := f.dial(t)
+	for range 64 {
+		f.clock.move(flushSeen)
+		c.ask("CL.THROTTLE k 0 1 60")
+	}
+	hottest, _ := f.node.Top(10)
+	if len(hottest) != 1 || strings.Contains(hottest[0].Name, flushKey) {
+		t.Errorf("the hottest keys are %+v; want that of the client alone", hottest)
+	}
+}
+
 // access knows one token and its tenant.
 type access struct{}
 

@@ -10,6 +10,10 @@ import (
 // and a check of it. The other 96 bits are of the key. A key without a tenant has its hash as it is, and
 // so one in 65536 of them looks like one of some tenant: shares of a table can bear that.
 
+// OwnTenants is what the name of a tenant begins with whose counters a node keeps for itself. No list of top keys shows
+// them.
+const OwnTenants = "\x00"
+
 // TenantLabel returns the label of a tenant: a number of 16 bits by which its share of a table is
 // kept, and 0 for none. Tenants with the same label have one share. Nothing in it is secret.
 func TenantLabel(tenant string) uint16 {
