@@ -53,8 +53,8 @@ func proxyWays(hook, openHook string) []proxyWay {
 		{name: "Caddy", config: caddyConfig, command: []string{"caddy", "run", "--adapter", "caddyfile", "--config", "FILE"},
 			open: []string{
 				"reverse_proxy APP",
-				"reverse_proxy APP\n  handle_errors {\n    @no_node `{err.status_code} in [502, 503, 504]`\n    reverse_proxy " +
-					"@no_node APP\n  }",
+				"route {\n    vars asked yes\n    reverse_proxy APP\n  }\n  handle_errors {\n    @no_node " +
+					"`{err.status_code} in [502, 503, 504] && {vars.asked} != \"yes\"`\n    reverse_proxy @no_node APP\n  }",
 			}},
 		{name: "Varnish", config: varnishConfig, command: []string{"varnishd", "-F", "-j", "none", "-n", "DIR", "-s",
 			"malloc,16m", "-a", "127.0.0.1:PORT", "-f", "FILE"},
@@ -65,7 +65,7 @@ func proxyWays(hook, openHook string) []proxyWay {
 }
 
 // countingApp is a service that answers whatever reaches it with 200, and counts it: a request that it
-// cannot read has reached it too.
+// cannot read has reached it too. It ends the connection of one whose first line has hangUp.
 func countingApp(t *testing.T) (addr string, reached *atomic.Int64) {
 	t.Helper()
 	var config net.ListenConfig
@@ -84,8 +84,10 @@ func countingApp(t *testing.T) (addr string, reached *atomic.Int64) {
 			go func() {
 				defer c.Close()
 				in := bufio.NewReader(c)
+				hangs := false
 				for n := 0; ; n++ { // to the end of the header
 					line, err := in.ReadString('\n')
+					hangs = hangs || n == 0 && strings.Contains(line, hangUp)
 					if err != nil && n == 0 {
 						return // a connection that was opened ahead
 					}
@@ -95,6 +97,9 @@ func countingApp(t *testing.T) (addr string, reached *atomic.Int64) {
 					if err != nil || strings.TrimRight(line, "\r\n") == "" {
 						break
 					}
+				}
+				if hangs {
+					return
 				}
 				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nserved")
 				if tcp, ok := c.(*net.TCPConn); ok && tcp.CloseWrite() == nil {
@@ -106,12 +111,15 @@ func countingApp(t *testing.T) (addr string, reached *atomic.Int64) {
 	return l.Addr().String(), reached
 }
 
+const hangUp = "hang-up"
+
 // hostileRequests are requests to PATH. Those without a blank line at the end get fields and an end.
 func hostileRequests() map[string]string {
 	long := func(n int) string { return strings.Repeat("x", n) }
 	get := func(fields ...string) string { return "GET PATH HTTP/1.1\r\n" + strings.Join(fields, "\r\n") }
 	out := map[string]string{
 		"a plain one":          get(),
+		"the service hangs up": "GET PATH?" + hangUp + " HTTP/1.1",
 		"three fields of 7KiB": get("X-A: "+long(7<<10), "X-B: "+long(7<<10), "X-C: "+long(7<<10)),
 		"a field of 15KiB":     get("X-A: " + long(15<<10)),
 		"60 fields":            get(strings.Repeat("X-A: "+long(200)+"\r\n", 60) + "X-B: b"),
