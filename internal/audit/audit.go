@@ -396,7 +396,7 @@ func (l *Log) put(one line) bool {
 	e.SetEscapeHTML(false)
 	err := e.Encode(one) // it ends the line
 	if err == nil {
-		_, err = l.out.Write(text.Bytes())
+		_, err = l.out.Write(visible(text.Bytes()))
 	}
 	if err != nil {
 		l.failed(err)

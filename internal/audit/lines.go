@@ -1,11 +1,15 @@
 package audit
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf16"
 )
 
 // maxLines is how many lines wait to be written. What comes beyond it is left out, and counted.
@@ -50,10 +54,30 @@ func (l *Lines) Write(v any) {
 		return
 	}
 	select {
-	case l.lines <- append(b, '\n'):
+	case l.lines <- append(visible(b), '\n'):
 	default:
 		l.left.Add(1)
 	}
+}
+
+// visible returns JSON with escapes in place of characters that cannot be seen: those that control a terminal, and those
+// that change the direction of what stands beside them. Clients choose names.
+func visible(text []byte) []byte {
+	hidden := func(r rune) bool { return r >= 0x7f && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) }
+	if !bytes.ContainsFunc(text, hidden) {
+		return text
+	}
+	var b bytes.Buffer
+	for _, r := range string(text) {
+		if !hidden(r) {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	return b.Bytes()
 }
 
 // Close writes what waits, and ends. It waits for at most two seconds.
