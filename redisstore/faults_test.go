@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -67,6 +68,8 @@ type patient struct {
 	tb  testing.TB
 	log *logBuffer
 	was time.Duration // the longest wait
+
+	byPolicy int // decisions
 }
 
 // faultTimeout is how long checks wait for Redis in tests in which that time passes.
@@ -101,6 +104,9 @@ func (p *patient) askAs(path, user string) *weir.Decision {
 		p.was = max(p.was, time.Since(began))
 		if failed := <-err; failed != nil {
 			p.tb.Fatal(failed)
+		}
+		if got.Source != limiter.SourceRedis {
+			p.byPolicy++
 		}
 		return got
 	case <-time.After(4 * patience):
@@ -155,11 +161,16 @@ func outage(t *testing.T, c redisstore.Config, wrong, mend func()) {
 	// A probe decides that there is an outage. Errors that come at once may all be there before its end.
 	await(t, "the outage is noticed", func() bool { return p.log.count("redis is unavailable") > 0 })
 	mend()
+	// A check that is decided while the outage ends would be counted in the next one.
+	await(t, "the end of the outage is noticed", func() bool { return p.log.count("redis is available again") > 0 })
 	p.untilFrom("/open", limiter.SourceRedis)
 	for _, line := range []string{"redis is unavailable", "redis is available again"} {
 		if n := p.log.count(line); n != 1 {
 			t.Errorf("the log says %d times that %s:\n%s", n, line, p.log)
 		}
+	}
+	if p.log.count(fmt.Sprintf(`"decided_by_policy":%d}`, p.byPolicy)) != 1 { // with the check that found the outage
+		t.Errorf("policies decided %d checks:\n%s", p.byPolicy, p.log)
 	}
 	// The policy's counts remain, in addition to those in Redis.
 	if d := p.ask("/local"); d.Source != limiter.SourceRedis {

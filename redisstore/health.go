@@ -23,6 +23,9 @@ import (
 type health struct {
 	outage    atomic.Pointer[outage]
 	suspected atomic.Bool // a probe is under way that decides whether there is an outage
+	// Decisions by policy that this server caused, and how many they were when it last worked: a call that finds an
+	// outage is decided by policy before that is known.
+	answered, before atomic.Int64
 
 	// Of the outages before the present one; only what begins or ends one uses them.
 	ended    time.Time // when the last one ended
@@ -31,10 +34,9 @@ type health struct {
 }
 
 type outage struct {
-	since    time.Time
-	because  error
-	logged   bool
-	answered atomic.Int64 // decisions by policy during the outage
+	since   time.Time
+	because error
+	logged  bool
 }
 
 // An outage that begins within flapWithin of the end of another one is logged only if it lasts for
@@ -52,9 +54,12 @@ func (h *health) worthLogging(o *outage, now time.Time) bool {
 }
 
 // policy counts a decision by policy that this server caused.
-func (h *health) policy() {
-	if o := h.outage.Load(); o != nil {
-		o.answered.Add(1)
+func (h *health) policy() { h.answered.Add(1) }
+
+// worked notes that the server has answered.
+func (h *health) worked() {
+	if n := h.answered.Load(); n != h.before.Load() && !h.down() {
+		h.before.Store(n)
 	}
 }
 
@@ -106,12 +111,14 @@ func (s *Store) logOutage(h *health, o *outage) {
 func (s *Store) end(h *health, o *outage) {
 	if o.logged {
 		s.config.Log.Info("redis is available again", "address", strings.Join(s.config.Addrs, ","),
-			"after", time.Since(o.since).Round(time.Millisecond), "decided_by_policy", o.answered.Load())
+			"after", time.Since(o.since).Round(time.Millisecond), "decided_by_policy",
+			h.answered.Load()-h.before.Load())
 	} else {
 		h.unlogged++
 	}
 	h.ended = time.Now()
 	h.outage.Store(nil)
+	h.worked()
 }
 
 // recover ends the outage when the server accepts a write.

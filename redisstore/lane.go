@@ -264,6 +264,9 @@ func (l *lane) make(ctx context.Context, calls []*call) {
 			}
 		}
 	}
+	if err == nil {
+		l.health.worked()
+	}
 	if o := l.store.config.Observe; o != nil {
 		o(len(calls), time.Since(took), err)
 	}
