@@ -361,8 +361,7 @@ func (m *member) report() {
 		case core.EventTakeover:
 			m.log.Warn("partitions were taken over, as their owner did not answer", "partitions", news)
 		case core.EventRecovered:
-			m.log.Warn("partitions continue from copies that may be outdated, because no newer ones are left", "partitions",
-				news)
+			m.keeper.recovered(m.log, news)
 		case core.EventEmptied:
 			m.keeper.emptied(m.log, news)
 		case core.EventFenced:

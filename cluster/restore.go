@@ -145,6 +145,16 @@ func (k *keeper) emptied(log *slog.Logger, partitions uint64) {
 	}
 }
 
+// recovered tells of partitions that go on from the best copy that is left. No member can know whether it is complete.
+func (k *keeper) recovered(log *slog.Logger, partitions uint64) {
+	lost := "charges that were not sent to another member yet"
+	if k != nil {
+		lost = "charges that were neither saved nor sent yet; none if all members were stopped in good order"
+	}
+	log.Warn("partitions have lost their owners and heirs: they continue from the best copies that are left, so nothing "+
+		"is to be done", "partitions", partitions, "may_be_missing", lost)
+}
+
 // alone tells what becomes of the counters of a member that leaves as the last one.
 func (k *keeper) alone(log *slog.Logger) {
 	if k == nil {
