@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -127,7 +128,7 @@ func (c *Credentials) client(addr string) *tls.Config {
 	return c.store.Client(cmp.Or(c.config.ServerName, host), nil)
 }
 
-// clientTLS is TLS whose errors say when the files have changed for the worse.
+// clientTLS is TLS whose errors say when the files have changed for the worse, and why a node ended the connection.
 type clientTLS struct {
 	credentials.TransportCredentials
 	store *certs.Store
@@ -137,7 +138,30 @@ type clientTLS struct {
 func (c *clientTLS) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn,
 	credentials.AuthInfo, error) {
 	out, info, err := c.TransportCredentials.ClientHandshake(ctx, authority, conn)
+	if err == nil {
+		out = &alerted{out}
+	}
 	return out, info, explained(c.store, err)
+}
+
+// alerted is a connection whose failed writes have the alert of the other side as their error: in TLS 1.3 a node
+// looks at the client's certificate after the handshake has ended for the client, which may write before it reads.
+type alerted struct{ net.Conn }
+
+// alertWait bounds the wait for an alert after a failed write: what a node had to say is there already.
+const alertWait = 100 * time.Millisecond
+
+// Write implements [net.Conn].
+func (c *alerted) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if err == nil || c.SetReadDeadline(time.Now().Add(alertWait)) != nil {
+		return n, err
+	}
+	_, failed := c.Read(make([]byte, 1)) // nothing else is answered here any more
+	if remote := (*net.OpError)(nil); errors.As(failed, &remote) && remote.Op == "remote error" {
+		err = failed
+	}
+	return n, err
 }
 
 // Clone implements [credentials.TransportCredentials].
