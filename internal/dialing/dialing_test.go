@@ -21,7 +21,7 @@ func TestWriteSaysWhyTheNodeEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is at once
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
