@@ -195,6 +195,24 @@ func (o *options) validate(cmd *cobra.Command) error {
 	return o.redis.validate(cmd)
 }
 
+// idle logs the flags that have no effect, because another one is not given. They are no error: nodes may share a file
+// of environment variables.
+func (o *options) idle(f *pflag.FlagSet, log *slog.Logger) {
+	f.VisitAll(func(g *pflag.Flag) {
+		needs := ""
+		switch {
+		case !g.Changed || g.Value.String() == g.DefValue:
+		case strings.HasPrefix(g.Name, "envoy-") && !o.envoy.wanted():
+			needs = "--envoy-addr or --rlqs-addr"
+		case (g.Name == "persist-interval" || g.Name == "restore-wait") && o.cluster.dataDir == "":
+			needs = "--data-dir"
+		}
+		if needs != "" {
+			log.Warn("a flag has no effect: another one is not given", "flag", "--"+g.Name, "needs", needs)
+		}
+	})
+}
+
 // names splits a list of names at commas and blanks.
 func names(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })

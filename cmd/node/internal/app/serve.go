@@ -67,6 +67,7 @@ func (a *app) serve(cmd *cobra.Command, o *options) error {
 	if err != nil {
 		return a.cannotStart(log, err)
 	}
+	o.idle(cmd.Flags(), log)
 	if c.Redis != nil {
 		redisstore.LogClientTo(log)
 	}
