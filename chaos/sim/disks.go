@@ -28,7 +28,6 @@ type disks struct {
 	of       map[string]*disktest.Memory
 	before   map[string]*disktest.Memory // what they had at olderAt
 	olderAt  limiter.Tick
-	lingers  limiter.Tick            // how long who leaves waits for gossip at most
 	savedAt  limiter.Tick            // when the oldest that one of them has was saved, after the last outage
 	cut      bool                    // all nodes end, or have ended, at once
 	empty    bool                    // partitions may start empty: the run has not settled yet
@@ -51,13 +50,8 @@ type disks struct {
 // spreadOver is how long it takes until all have ended.
 const spreadOver = 400 * ms
 
-// lingering is how long a node that has left waits for gossip to say so.
-func (d *disks) lingering(w *World) limiter.Tick {
-	if d == nil || d.lingers == 0 {
-		return 0
-	}
-	return w.between(0, d.lingers)
-}
+// lingers is how long a node that has left waits for gossip to say so, at most.
+const lingers = 2 * limiter.Second
 
 // ended notes that a node has ended, with the disk that is the only one left perhaps.
 func (d *disks) ended(now limiter.Tick) {
@@ -335,7 +329,8 @@ func (w *World) outage(rules map[string]*limiter.Rule) {
 func (d *disks) forgetLeft(w *World) {
 	w.after(limiter.Second, func() {
 		for _, n := range w.nodes {
-			if n.leftAt < d.savedAt-d.interval() || w.runs(n.name) {
+			stays := func(o *Node) bool { return o.name == n.name && o.leftAt == 0 }
+			if n.leftAt < d.savedAt-d.interval() || slices.ContainsFunc(w.live(), stays) {
 				continue
 			}
 			for _, at := range w.live() { // not all of them know of it
@@ -366,8 +361,9 @@ func (w *World) startsEmpty(n *Node, part int) {
 	if d.forgot {
 		return
 	}
-	if d.lostAt != 0 && !slices.ContainsFunc(w.live(), func(o *Node) bool { return o.disk.read > 0 }) {
-		return // nobody who is there has saved anything: one has lost its disk, others had just begun
+	knows := func(o *Node) bool { return o.disk.read > 0 && n.core.View().Has(o.inst) }
+	if d.lostAt != 0 && !slices.ContainsFunc(w.live(), knows) {
+		return // nobody whom it has met has saved anything: one has lost its disk, others had just begun
 	}
 	if d.lostAt != 0 && (d.unsaved[part] || !d.cut) {
 		return // its heir may have ended before it saved its copy, and those that go on have dropped theirs

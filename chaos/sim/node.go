@@ -281,8 +281,12 @@ func (n *Node) leave(then func()) {
 			n.leftAt, n.countsOn = n.w.now, n.members.CountsOn()
 			n.core.Goodbye(n.countsOn)
 			n.w.logf("%s is gone, whole %v, counts on %v", n.name, whole, n.countsOn)
-			wait := n.w.disks.lingering(n.w)
-			n.w.after(wait, func() { n.stop(then, n.w.now+limiter.Second) })
+			stop := func() { n.stop(then, n.w.now+limiter.Second) }
+			if n.disk == nil {
+				stop()
+			} else {
+				n.w.after(n.w.between(0, lingers), stop)
+			}
 		})
 		if err != nil {
 			n.w.logf("%s: %v", n.name, err) // another fault had it leave

@@ -393,10 +393,7 @@ func TestAWalkOverSeveralOwnersIsThatOfOneTable(t *testing.T) {
 // at once or one after the other.
 func TestAWalkOverTheEndOfAllIsThatOfOneTable(t *testing.T) {
 	worlds(t)
-	walkOver(t, seeds(t, 6), 4, func(w *World) {
-		w.newDisks(Outages)
-		w.disks.lingers = 2 * limiter.Second
-	})
+	walkOver(t, seeds(t, 6), 4, func(w *World) { w.newDisks(Outages) })
 }
 
 // walkOver takes n walks, so many of them in each world: the nodes of one may not send without end. It returns how
