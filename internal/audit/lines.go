@@ -60,8 +60,8 @@ func (l *Lines) Write(v any) {
 	}
 }
 
-// visible returns JSON with escapes in place of characters that cannot be seen: those that control a terminal, and those
-// that change the direction of what stands beside them. Clients choose names.
+// visible returns JSON with escapes in place of characters that cannot be seen: those that control a terminal, and
+// those that change the direction of what stands beside them. Clients choose names.
 func visible(text []byte) []byte {
 	hidden := func(r rune) bool { return r >= 0x7f && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) }
 	if !bytes.ContainsFunc(text, hidden) {

@@ -3,9 +3,9 @@ package dialing
 import (
 	"crypto/tls"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/credentials"
 
@@ -49,7 +49,7 @@ func TestWriteSaysWhyTheNodeEnded(t *testing.T) {
 	}
 	defer c.Close()
 	for err == nil { // the first writes go to a connection that its other side has closed
-		time.Sleep(time.Millisecond)
+		runtime.Gosched()
 		_, err = c.Write([]byte("a"))
 	}
 	if !strings.Contains(err.Error(), "certificate required") {
