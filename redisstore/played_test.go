@@ -453,6 +453,29 @@ func TestClockIsAskedForUntilItAnswers(t *testing.T) {
 	})
 }
 
+// An outage has the decisions by policy since its server last answered: with the one that found it, without one
+// before, and without those of another outage.
+func TestOutageHasItsOwnDecisions(t *testing.T) {
+	play(t, func(p *played) {
+		h := new(health)
+		h.policy()
+		h.worked()
+		for n := 3; n > 0; n-- {
+			h.policy() // that of the call that finds it
+			o := &outage{since: time.Now(), because: errLate, logged: true}
+			h.outage.Store(o)
+			for range n - 1 {
+				h.policy()
+			}
+			h.worked() // an answer that was under way
+			p.end(h, o)
+			if p.logged(fmt.Sprintf("decided_by_policy=%d\n", n)) != 1 {
+				t.Errorf("%d decisions are by policy: %s", n, &p.log)
+			}
+		}
+	})
+}
+
 // A server that comes and goes ten times a second takes two lines of the log a minute. An outage that lasts is
 // logged, also after such ones.
 func TestLogOfAServerThatComesAndGoes(t *testing.T) {

@@ -220,6 +220,7 @@ func (s *Store) lane(ctx context.Context, route string) (*lane, error) {
 		}
 		return nil, err
 	}
+	s.routing.worked()
 	addr := client.Options().Addr
 	if l, ok := s.lanes.Load(addr); ok && l.(*lane).client == client {
 		return l.(*lane), nil
