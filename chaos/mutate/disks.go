@@ -32,6 +32,11 @@ func ofDisks() []mutation {
 			test: "^TestAnAvailablePartitionWaitsForTheOthers$", edits: []edit{
 				{seek, " && !p.awaits(t, r)", ""},
 			}},
+		{name: "who has read nothing waits for the others", pkg: replica,
+			test: "^TestWhoHasReadNothingWaitsForTheOthers$", edits: []edit{
+				{"internal/cluster/replica/save.go", "	if t.Now >= p.node.RestoreUntil {",
+					"	if t.Now >= p.node.RestoreUntil || !p.anyFromDisk(r) {"},
+			}},
 		{name: "who is gone is silent while others are awaited", pkg: replica,
 			test: "^TestWhoIsGoneIsSilentWhileOthersAreAwaited$", edits: []edit{
 				{seek, "return p.gone(t, r, 0, p.owner.Instance) &&",

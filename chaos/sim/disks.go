@@ -281,7 +281,7 @@ func (d *disks) restored(w *World, part int) {
 // synced. One of them may have lost its disk, or have got an older one, and clocks may have gone back.
 func (w *World) outage(rules map[string]*limiter.Rule) {
 	d := w.disks
-	all := w.live()
+	all := slices.DeleteFunc(w.live(), func(n *Node) bool { return n.leftAt != 0 })
 	which, spread := w.rng.IntN(4), limiter.Tick(0)
 	if which == 3 && len(all) > 2 { // a majority
 		w.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })

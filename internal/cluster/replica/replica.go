@@ -64,7 +64,6 @@ type knowledge struct {
 	fresh     bool         // this node has not heard yet what the others hold
 	keptUntil limiter.Tick // when a copy of an earlier epoch is dropped, see dropOutdated; 0 if it is not to be
 	mine      peer.Epoch   // the highest epoch under which this node owned
-	recalled  bool         // the owner was read from the disk, see [Replica.awaits]
 	disproved []peer.Epoch // epochs that their instance denies ever having owned
 }
 

@@ -295,7 +295,7 @@ func (d OnDisk) RestoreNothing(t *Step) {
 func (d OnDisk) RestorePromises(t *Step, a *peer.Answer) {
 	p := d.p
 	if a.Owner.Compare(p.owner) > 0 {
-		p.owner, p.heir, p.recalled = a.Owner, a.Heir, true
+		p.owner, p.heir = a.Owner, a.Heir
 	}
 	if a.Grant > p.grant {
 		p.vote = vote{grant: a.Grant, grantFor: a.GrantFor, grantKind: a.GrantKind}
@@ -320,10 +320,9 @@ func (d OnDisk) Restored(t *Step) {
 func (s *state) FromDisk() bool { return s.restored && s.role == peer.Copy }
 
 // awaits reports whether members may still come back that have more of an available partition than those that have
-// answered: a copy or an owner was read from a disk, and the time for that is not over. So the best copy is chosen
-// among all that come back together.
+// answered, since the time for that is not over. So the best copy is chosen among all that come back together.
 func (p *Replica) awaits(t *Step, r *claimRound) bool {
-	if t.Now >= p.node.RestoreUntil || !p.recalled && !p.anyFromDisk(r) {
+	if t.Now >= p.node.RestoreUntil {
 		return false
 	}
 	answered := 1

@@ -90,6 +90,22 @@ func TestAnAvailablePartitionWaitsForTheOthers(t *testing.T) {
 	}
 }
 
+// So does a member that has read nothing, and whose others neither: one that is not back may have what they all lack.
+func TestWhoHasReadNothingWaitsForTheOthers(t *testing.T) {
+	l := newLab()
+	node := l.node(self)
+	node.RestoreUntil = l.now + 10*limiter.Second
+	p := New(node, 7)
+	tn := l.turn(view.New(self, members(self, other), seats{0, 1}, 3, 3))
+	r := &claimRound{kind: peer.Ask, whom: []peer.Instance{other}, answers: []answer{{peer.Answer{}, true}}}
+	if p.lastResortDue(tn, r) {
+		t.Error("it goes on, and one of three is not back")
+	}
+	if tn.Now = node.RestoreUntil; !p.lastResortDue(tn, r) {
+		t.Error("it waits, and the time is over")
+	}
+}
+
 // Meanwhile the last owner and its heir, which this node never saw, are found to be gone: that takes no time beyond.
 func TestWhoIsGoneIsSilentWhileOthersAreAwaited(t *testing.T) {
 	_, p, tn := readBack(t)

@@ -217,10 +217,11 @@ func (g *grpcRemote) failed(ctx context.Context, err error) error {
 }
 
 // refusesCertificate reports whether a text is that of a connection over TLS that was ended at its beginning. A server
-// says why after it has ended the handshake for its client, which may learn only of the end.
+// says why after it has ended the handshake for its client, which may learn that, or only of the end.
 func refusesCertificate(text string) bool {
 	return strings.Contains(text, "reading server preface") || strings.Contains(text, "broken pipe") ||
-		strings.Contains(text, "connection reset by peer")
+		strings.Contains(text, "connection reset by peer") ||
+		strings.Contains(text, "remote error: tls: ") && strings.Contains(text, "certificate")
 }
 
 // Texts by which it is seen that only one side has TLS.
