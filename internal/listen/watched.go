@@ -347,8 +347,8 @@ func (s *Watcher) relieve() {
 	}
 }
 
-// open adds a frame of header fields to a stream, if it is known. The lock is held.
-// open notes so many bytes of header fields of a stream, and whether its client ends it.
+// open adds so many bytes of header fields to a stream, if it is known, and notes whether its client ends it. The lock
+// is held.
 func (c inbound) open(id uint32, size int, flags byte) {
 	if s := c.streams[id]; s != nil {
 		s.last = s.last || flags&flagEndStream != 0
