@@ -37,14 +37,20 @@ type disks struct {
 	joinedAt map[string]limiter.Tick // when they started first
 	lostAt   limiter.Tick            // when one was lost, or became older; 0 if none was
 	endedAt  limiter.Tick            // when the last outage began
-	alone    map[int]limiter.Tick    // when a partition had no heir last
-	unsaved  map[int]bool            // whose heir had perhaps not saved its copy when the last outage began
+	holders  map[int]held            // who has each partition
+	unsaved  map[int]bool            // of which one who had it had perhaps not saved it when the last outage began
 	twice    bool                    // then another node ended before partitions were together again
 	forgot   bool                    // then one was forgotten whose disk may have been the only one left
 	emptied  map[int]int             // how often a partition started empty since the disk that has it was not there
 	segment  int64                   // how large segments become at least, 0: as ever
 	damaged  map[string]bool         // whose disks may have damages
 	told     []error                 // those that they told
+}
+
+// held is who has a partition, as its owner and as its heir, and when one of them was another one, or none, last.
+type held struct {
+	a, b  peer.Instance
+	since limiter.Tick
 }
 
 // spreadOver is how long it takes until all have ended.
@@ -64,7 +70,7 @@ func (w *World) newDisks(kind Kind) {
 	if kind == Outages {
 		w.disks = &disks{of: make(map[string]*disktest.Memory), before: make(map[string]*disktest.Memory),
 			joinedAt: make(map[string]limiter.Tick), lost: make(map[int]limiter.Tick), emptied: make(map[int]int), empty: true,
-			alone: make(map[int]limiter.Tick), unsaved: make(map[int]bool)}
+			holders: make(map[int]held), unsaved: make(map[int]bool)}
 	}
 }
 
@@ -225,19 +231,35 @@ func (d *disks) isLate(by limiter.Tick) {
 	}
 }
 
-// sample notes what every key was admitted, so that it is known how much of it is on disk when all end, and which
-// partitions have no heir.
+// sample notes what every key was admitted, so that it is known how much of it is on disk when all end, and who has
+// each partition.
 func (w *World) sample() {
-	for _, id := range w.parts {
-		heir := func(n *Node) bool { role, _, _, _ := n.core.Claim(id); return role == peer.Heir }
-		if !slices.ContainsFunc(w.live(), heir) {
-			w.disks.alone[id] = w.now
-		}
-	}
+	w.disks.holding(w)
 	for _, k := range w.keys {
 		k.samples = append(k.samples, k.admitted)
 	}
 	w.after(100*ms, w.sample)
+}
+
+// holding notes who has each partition.
+func (d *disks) holding(w *World) {
+	for _, id := range w.parts {
+		var owner, heir peer.Instance
+		for _, n := range w.live() {
+			switch role, _, _, _ := n.core.Claim(id); role {
+			case peer.Owned:
+				owner = n.inst
+			case peer.Heir:
+				heir = n.inst
+			}
+		}
+		was := d.holders[id]
+		now := held{a: min(owner, heir), b: max(owner, heir), since: was.since}
+		if now.a != was.a || now.b != was.b || now.a == 0 {
+			now.since = w.now
+		}
+		d.holders[id] = now
+	}
 }
 
 // interval is how long ago everything was synced for sure: the save before the last began after that. Of a node that is
@@ -250,7 +272,7 @@ func (d *disks) forgets(part int, now limiter.Tick) { d.lost[part] = now }
 
 // restored notes that a partition that was lost has an owner again. What its last owner had granted may have been
 // answered after that had ended. Where a disk is lost, what is restored is of a member that ended earlier: at most as
-// early as the outage began, or from the older disk if no other had saved a copy.
+// early as the outage began, or from the older disk if no other had saved what it had.
 func (d *disks) restored(w *World, part int) {
 	if d == nil || d.lost[part] == 0 {
 		return
@@ -293,8 +315,9 @@ func (w *World) outage(rules map[string]*limiter.Rule) {
 		}
 	}
 	d.away, d.endedAt, d.savedAt = make(map[string]bool), w.now, w.now
-	for _, id := range w.parts {
-		d.unsaved[id] = d.alone[id] > w.now-d.interval()
+	d.holding(w)
+	for id, p := range d.holders {
+		d.unsaved[id] = p.since > w.now-d.interval()
 	}
 	changed := w.rng.IntN(len(all))
 	what := w.rng.IntN(4)
@@ -366,7 +389,7 @@ func (w *World) startsEmpty(n *Node, part int) {
 		return // nobody whom it has met has saved anything: one has lost its disk, others had just begun
 	}
 	if d.lostAt != 0 && (d.unsaved[part] || !d.cut) {
-		return // its heir may have ended before it saved its copy, and those that go on have dropped theirs
+		return // its owner or its heir may have ended before it saved what it had, and those that go on have dropped theirs
 	}
 	if part < table.Partitions && (d.twice || d.lostAt != 0 && len(d.away) > 0) {
 		return // the only disk that has it is not there, and those that are there know of none
