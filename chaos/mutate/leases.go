@@ -27,6 +27,10 @@ func ofLeases() []mutation {
 			{"limiter/table/lent.go", "		l.renew(now)\n		return !l.any()\n",
 				"		if !p.table.copies[p.number].on {\n			l.renew(now)\n		}\n		return !l.any()\n"},
 		}},
+		{name: "what is lent comes while a table grows", pkg: table, test: "^TestWhatIsLentComesWhileATableGrows$",
+			edits: []edit{
+				{"limiter/table/import.go", "		defer func() { // once", "		p.ledger(&in).ends()\n		defer func() { return // once"},
+			}},
 		{name: "what is lent follows a new limit", pkg: table, test: "^TestWhatIsLentCountsUnderANewLimit$", edits: []edit{
 			{"limiter/table/lent.go", "			h.Limit = arith.CountsID(l)\n", "			h.Limit = arith.CountsID(old)\n"},
 		}},

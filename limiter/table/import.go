@@ -200,7 +200,11 @@ func (p *partition) importOne(e *Entry, id uint16, now limiter.Tick, mode Import
 			p.ledger(&in).endIDs(now)
 		}
 		p.table.countHolds(&in, l, 1)
-		p.ledger(&in).ends()
+		defer func() { // once it is there: a sweep on the way looks at what is
+			if i, found := p.slots.find(in.place, in.lo); found {
+				p.ledger(p.slots.at(i)).ends()
+			}
+		}()
 	}
 	at := in.state.EmptyAt(l, p.table.words(&in))
 	i, found := p.slots.find(in.place, e.Lo)

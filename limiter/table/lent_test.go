@@ -93,8 +93,7 @@ func (w *lending) giveBack(i int) {
 }
 
 // move brings the counters to another table, as to an heir.
-func (w *lending) move() {
-	part := PartitionOf(w.charge(1).Key(0))
+func (w *lending) move(part int) {
 	var entries []Entry
 	w.table.Export(part, w.now, func(e Entry) {
 		e.Words = append([]uint64(nil), e.Words...)
@@ -238,12 +237,12 @@ func TestACopyKeepsWhatIsLent(t *testing.T) {
 		if !w.lend(8, time.Second) {
 			t.Fatal(rule.Name)
 		}
-		w.move()
 		part := PartitionOf(w.charge(1).Key(0))
+		w.move(part)
 		w.table.SetCopy(part, true)
 		w.now += 950 * limiter.Millisecond
 		w.table.parts[part].sweepOne(w.now)
-		w.move() // from one copy to another
+		w.move(part) // from one copy to another
 		w.table.SetCopy(part, false)
 		whole := lending{t: t, table: New(Config{}), rule: rule, now: w.now}
 		if lent, all := w.left(), whole.left(); lent != all-8 {
@@ -332,5 +331,34 @@ func TestASliceDoesNotComeBack(t *testing.T) {
 	w.ask(w.left() - 5)
 	if err := w.table.Decide(w.now, w.charge(10), &d); err != nil || d.Allowed || d.RetryAfter < time.Minute {
 		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// A partition that comes is swept while it grows. What is lent of the key that has it grow counts as ever.
+func TestWhatIsLentComesWhileATableGrows(t *testing.T) {
+	rule := lentRules(t)[3]
+	for others := range uint64(300) { // with some of them it grows where the lease comes
+		now := limiter.Tick(1e15) + 900*limiter.Millisecond
+		of := func(i uint64) *arith.Charge { // all in one partition
+			return charge(40, arith.Key{Hash: arith.Hash{Hi: i, Lo: i << 8}, Rule: rule})
+		}
+		w := lending{t: t, table: New(Config{}), other: New(Config{}), now: now}
+		decide := func(c *arith.Charge) (d limiter.Decision) {
+			if err := w.table.Decide(w.now, c, &d); err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}
+		for i := range others {
+			decide(of(1 + i))
+		}
+		c := of(0)
+		c.ID = &arith.Idempotency{ID: 1, Life: time.Second, Hold: 300 * time.Millisecond, Keep: true, Lent: true}
+		decide(c)
+		w.move(0)
+		w.now += 200 * limiter.Millisecond // in the next window
+		if d := decide(of(0)); d.Allowed || d.Limit(0).Remaining != 20 {
+			t.Errorf("beside %d others %d are left of 60, of which 40 are lent", others, d.Limit(0).Remaining)
+		}
 	}
 }

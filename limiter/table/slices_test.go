@@ -111,7 +111,7 @@ func (w *slicing) step() {
 			w.told = append(w.told, arith.NewReceipt(arith.ReceiptFields{Time: w.now, Charged: c}))
 		}
 	case n < 82:
-		w.move()
+		w.move(PartitionOf(w.charge(1).Key(0)))
 	default:
 		w.pass(limiter.Tick(w.r.Int64N(int64(120 * limiter.Millisecond))))
 	}
