@@ -39,6 +39,8 @@ type leasing struct {
 	leases []lent
 	ids    uint64
 	told   []toldOf
+	heir   bool   // the other table is a copy, which takes over
+	copied uint64 // of the ids that came, so many are copied
 }
 
 // lent is what a holder was lent.
@@ -72,6 +74,9 @@ func (w *leasing) decide(c *arith.Charge) bool {
 // step does one random thing: the owner or a holder admits, units are lent, given back or lost, the counters move to
 // another table, or time passes.
 func (w *leasing) step() {
+	if w.heir {
+		defer w.copy()
+	}
 	w.leases = slices.DeleteFunc(w.leases, func(l lent) bool { return l.until <= w.now }) // their owner has charged them
 	switch n := w.rng.IntN(100); {
 	case n < 30:
@@ -105,17 +110,43 @@ func (w *leasing) step() {
 	}
 }
 
-// move brings the counters to another table, as to an heir.
+// move brings the counters to another table, as a handoff does, or has the copy take over: then the owner of before gets
+// the next copy.
 func (w *leasing) move() {
-	part := table.PartitionOf(w.charge(1).Key(0))
+	part, from, to := table.PartitionOf(w.charge(1).Key(0)), w.tables[0], w.tables[1]
+	w.tables[0], w.tables[1] = to, from
+	if w.heir {
+		to.SetCopy(part, false)
+		from, to = to, from
+	}
 	var entries []table.Entry
-	w.tables[0].Export(part, w.now, func(e table.Entry) {
+	from.Export(part, w.now, func(e table.Entry) {
 		e.Words = slices.Clone(e.Words)
 		entries = append(entries, e)
 	})
-	w.tables[0].Drop(part)
-	w.tables[0], w.tables[1] = w.tables[1], w.tables[0]
-	if err := w.tables[0].Import(part, w.now, entries, table.Replace); err != nil {
+	if w.tables[1].Drop(part); w.heir {
+		to.SetCopy(part, true)
+	}
+	if err := to.Import(part, w.now, entries, table.Replace); err != nil {
+		panic(err)
+	}
+	w.copied = w.tables[0].ExportIDs(part, 0, 0, nil)
+}
+
+// copy brings what has changed of the key to the copy, as an owner does.
+func (w *leasing) copy() {
+	part := table.PartitionOf(w.charge(1).Key(0))
+	var ids []table.ID
+	w.copied = w.tables[0].ExportIDs(part, w.copied, w.now, func(id table.ID) { ids = append(ids, id) })
+	if err := w.tables[1].ImportIDs(part, w.now, 0, ids); err != nil {
+		panic(err)
+	}
+	var entries []table.Entry
+	w.tables[0].ExportKey(part, w.key.Hi, w.now, func(e table.Entry) {
+		e.Words = slices.Clone(e.Words)
+		entries = append(entries, e)
+	})
+	if err := w.tables[1].ReplaceKey(part, w.key.Hi, w.now, entries); err != nil {
 		panic(err)
 	}
 }
@@ -157,6 +188,9 @@ func TestLeasesAdmitNothingTwice(t *testing.T) {
 					rng := rand.New(rand.NewPCG(seed, 52))
 					w := leasing{tables: tables, rule: rule, key: arith.Hash{Hi: seed, Lo: seed << 32}, scale: scale, rng: rng,
 						now: Start() + limiter.Minute - Tick(rng.Int64N(int64(2*limiter.Second)))} // soon a minute ends
+					if w.heir = seed%16 >= 8; seed%16 == 8 {
+						w.move()
+					}
 					for range 300 {
 						w.step()
 					}
