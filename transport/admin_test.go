@@ -162,6 +162,13 @@ func TestForeign(t *testing.T) {
 			t.Errorf("with %v a GET does not charge: %d %s", header, got.Code, got.Body)
 		}
 	}
+	for scheme, want := range map[string]int{"https": 200, "http": 403} { // that of a page that asks over TLS
+		got := ask(s.Handler(), loopback, "127.0.0.1:9", "GET", "https://localhost:8080/v1/check?user=eve", "",
+			"Origin", scheme+"://localhost:8080")
+		if got.Code != want {
+			t.Errorf("from a page over %s: %d %s", scheme, got.Code, got.Body)
+		}
+	}
 }
 
 // A page whose own name is made to resolve to the node is of the same site. So requests

@@ -181,7 +181,8 @@ func addressOf(path string) string {
 // Browsers send Sec-Fetch-Site only to loopback addresses or over TLS. Without it, a
 // request for an image cannot be distinguished from one for an address that a person
 // typed. Browsers call themselves Mozilla, and a page cannot change that for a request
-// that needs no permission.
+// that needs no permission. Who is between a browser and the node can write a page that comes
+// without TLS: over TLS it is one of another site, whatever its host.
 func foreign(r *http.Request) string {
 	from, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
 	u, err := url.Parse(origin)
@@ -189,7 +190,7 @@ func foreign(r *http.Request) string {
 	case from != "" && from != "same-origin" && from != "none":
 		return "a page of another site has a browser ask this (Sec-Fetch-Site: " + frontend.Quote(from) +
 			"), and may not: ask without a browser"
-	case origin != "" && (err != nil || !strings.EqualFold(u.Host, r.Host)):
+	case origin != "" && (err != nil || !strings.EqualFold(u.Host, r.Host) || r.TLS != nil && u.Scheme != "https"):
 		return "a page of another site has a browser ask this (Origin: " + frontend.Quote(origin) +
 			"), and may not: ask without a browser"
 	case origin == "" && from == "" && strings.HasPrefix(r.UserAgent(), "Mozilla/"):
