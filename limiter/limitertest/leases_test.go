@@ -110,8 +110,8 @@ func (w *leasing) step() {
 	}
 }
 
-// move brings the counters to another table, as a handoff does, or has the copy take over: then the owner of before gets
-// the next copy.
+// move brings the counters to another table, as a handoff does, or has the copy take over: then the owner of before
+// gets the next copy.
 func (w *leasing) move() {
 	part, from, to := table.PartitionOf(w.charge(1).Key(0)), w.tables[0], w.tables[1]
 	w.tables[0], w.tables[1] = to, from
