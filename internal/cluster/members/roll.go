@@ -238,8 +238,8 @@ func (m *Membership) Listed() []peer.Member {
 		}
 	}
 	for _, k := range m.config.Core.Registry().Dead() {
-		if m.expeller != "" && slices.ContainsFunc(out, func(o peer.Member) bool { return o.Instance == k.Instance }) {
-			continue // it is alive, and has shut this node out
+		if slices.ContainsFunc(out, func(o peer.Member) bool { return o.Instance == k.Instance }) {
+			continue // gossip has it alive, and where it listens, which the registry of a node that starts does not know
 		}
 		o, ok := m.roll.lost[k.Name]
 		if d, told := m.roll.dead[k.Name]; told && d.Instance == k.Instance {

@@ -217,6 +217,20 @@ func TestDeathOnALink(t *testing.T) {
 	j.sees(t, "3 a/10 b/20 c/30")
 }
 
+// TestTheAddressOfWhoWasThereBefore: a node that starts knows others by name from its disk, and where they listen from
+// gossip. It connects to them there, and learns so that it is expelled, as they do not connect to it then.
+func TestTheAddressOfWhoWasThereBefore(t *testing.T) {
+	j := newJoiner(3)
+	j.core.Registry().Restore([]peer.Known{{Name: "a", Instance: 10}, {Name: "c", Instance: 30}}, j.now)
+	a := other("a", 10, peer.Active)
+	a.PeerAddr = "10.0.0.1:7947"
+	j.Membership.Update([]peer.Member{a})
+	j.pass(ms)
+	if got := j.Listed(); !slices.Equal(got, []peer.Member{a, other("c", 30, peer.Dead)}) {
+		t.Errorf("it connects to %+v", got)
+	}
+}
+
 // A member that starts, and that gossip does not report, makes no minority as long as it
 // answers on its link. When it has been silent for long it does.
 func TestWhoAnswersMakesNoMinority(t *testing.T) {
