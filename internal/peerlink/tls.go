@@ -80,7 +80,7 @@ func (p *port) secure(c *conn, begin []byte) ([]byte, error) {
 	t := tls.Server(raw, store.Server(tls.RequireAndVerifyClientCert, alpn(), nil))
 	if err := t.HandshakeContext(ctx); err != nil {
 		if errors.Is(err, io.EOF) {
-			return nil, errors.New("it ended the handshake of TLS: it does not accept this node's certificate")
+			return nil, errors.New("it broke off in the handshake of TLS without a reason: it may have waited too long")
 		}
 		return nil, fmt.Errorf("the handshake of TLS failed: %w", err)
 	}

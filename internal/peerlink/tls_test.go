@@ -3,6 +3,7 @@ package peerlink_test
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"strings"
 	"testing"
@@ -194,6 +195,34 @@ func TestTLSBound(t *testing.T) {
 		record = append([]byte{0x16, 3, 1, 0x40, 0}, make([]byte, 0x4000)...)
 	}
 	n.log.wait(t, "in the handshake of TLS")
+}
+
+// TestTLSGivenUp ends a connection in the handshake, as a member does that has waited too long. That is not
+// taken for a judgement of the node's certificate, of which an alert tells.
+func TestTLSGivenUp(t *testing.T) {
+	ca := certstest.New(t, "peers")
+	n := start(t, 1, "", member(t, ca, "node-1", false))
+	conn, err := net.Dial("tcp", n.member.PeerAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := tls.Client(halved{conn.(*net.TCPConn)}, &tls.Config{
+		InsecureSkipVerify: true}).Handshake(); err == nil { //nolint:gosec // nothing is sent to it
+		t.Fatal("the handshake is complete")
+	}
+	n.log.wait(t, "in the handshake of TLS")
+	if log := n.log.String(); !strings.Contains(log, "without a reason") || strings.Contains(log, "certificate") {
+		t.Errorf("the log says %s", log)
+	}
+}
+
+// halved sends nothing after its first write.
+type halved struct{ *net.TCPConn }
+
+func (h halved) Write(b []byte) (int, error) {
+	n, err := h.TCPConn.Write(b)
+	return n, errors.Join(err, h.CloseWrite())
 }
 
 // TestTLSVersion shows that an older TLS is refused, also of a member.
