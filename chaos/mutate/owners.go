@@ -81,6 +81,10 @@ func ofClaims() []mutation {
 			edits: []edit{
 				{"internal/cluster/mesh/relay.go", "	case since != 0 && now-since >", "	case since < 0 && now-since >"},
 			}},
+		{name: "a relay that was heard comes first", pkg: "./internal/cluster/mesh",
+			test: "^TestARelayThatWasHeardComesFirst$", edits: []edit{
+				{"internal/cluster/mesh/relay.go", "now-l.heardAt < freshFor", "now-l.heardAt < limiter.Day"},
+			}},
 		{name: "a relay that is late is better than none", pkg: "./internal/cluster/mesh",
 			test: "^TestARelayThatIsLateIsBetterThanNone$", edits: []edit{
 				{"internal/cluster/mesh/relay.go", "!out.take(false) && late != nil", "!out.take(false) && late == l"},

@@ -32,7 +32,7 @@ type link struct {
 	// carriesSince is when the member was given requests to relay, if nothing came from it or by it
 	// since; 0 otherwise.
 	carriesSince limiter.Tick
-	// heardAt is when the last frame arrived directly from the member; question is what
+	// heardAt is when something came last over the connection with the member; question is what
 	// became of asking whether it is alive.
 	heardAt  limiter.Tick
 	question question

@@ -266,6 +266,28 @@ func TestASuspectConnectionIsBetterThanARelayOutOfTheView(t *testing.T) {
 	}
 }
 
+// A relay from which something has come a moment ago gets requests before one that may have ended since.
+func TestARelayThatWasHeardComesFirst(t *testing.T) {
+	for ago, want := range map[limiter.Tick]int{freshFor: 0, freshFor - 1: 6} {
+		n := newNode()
+		n.down(third)
+		n.Received(&peer.Frame{From: third, To: self, Relayed: true, Via: other}, n.now) // it would come first
+		n.now += ago
+		n.Received(&peer.Frame{From: fourth, To: self}, n.now)
+		count := 0
+		for id := range uint64(6) {
+			n.Check(third, new(arith.Charge), false, peer.Check{ID: 1 + id})
+			n.flush()
+			for _, f := range n.take(other) {
+				count += len(f.Checks)
+			}
+		}
+		if count != want {
+			t.Errorf("heard %v ago it gets %d requests of 6, want %d", ago.Duration(), count, want)
+		}
+	}
+}
+
 // A relay from which nothing comes back is suspect, although nothing that it relays is confirmed: a request goes to
 // another one, until something comes from it or by it.
 func TestASilentRelayIsSuspect(t *testing.T) {
@@ -281,8 +303,8 @@ func TestASilentRelayIsSuspect(t *testing.T) {
 		"another carries an answer": {func(n *node) {
 			n.Received(&peer.Frame{From: third, To: self, Relayed: true, Via: fourth}, n.now)
 		}, false},
-		"it is connected anew":  {func(n *node) { n.down(other); n.Up(other) }, true},
-		"this node stood still": {func(n *node) { n.Restart(n.now) }, true},
+		"it is connected anew":  {func(n *node) { n.now += freshFor; n.down(other); n.Up(other) }, true},
+		"this node stood still": {func(n *node) { n.now += freshFor; n.Restart(n.now) }, true},
 	} {
 		n := newNode()
 		n.down(third)

@@ -95,7 +95,7 @@ func (m *Mesh) AnyUp() bool {
 func (m *Mesh) Received(f *peer.Frame, now limiter.Tick) {
 	if by := m.links.Load().byID[f.Via]; f.Relayed && by != nil {
 		by.mu.Lock()
-		by.carriesSince = 0
+		by.heardAt, by.carriesSince = now, 0
 		by.mu.Unlock()
 	}
 	l := m.link(f.From)

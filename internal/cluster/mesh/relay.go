@@ -163,7 +163,8 @@ func (m *Mesh) over(f *peer.Frame) bool {
 // relays returns the links that may relay frames to l's member: they are up, not
 // suspect, and their members are not leaving. The member that last relayed a frame from
 // there comes first, and is one of them even if it is not in the view: it may have started a moment ago, and
-// what it has carried must be answered. The order of the others rotates. If all are
+// what it has carried must be answered. The order of the others rotates. Those from which nothing has come within
+// freshFor come last: nothing may have been sent to one that has ended since. If all are
 // suspect, it returns the one that is silent for the shortest time, if l is silent for
 // longer: one packet that is late must not leave a request to a connection that is cut.
 func (m *Mesh) relays(l *link) (out carriers) {
@@ -176,6 +177,7 @@ func (m *Mesh) relays(l *link) (out carriers) {
 	var late *link
 	v := m.config.View()
 	n := len(v.Members)
+	fresh := 0 // so many of those seen
 	from := int(m.rotation.Add(1))
 	for i := range n {
 		o := &v.Members[(from+i)%n]
@@ -183,19 +185,25 @@ func (m *Mesh) relays(l *link) (out carriers) {
 			continue
 		}
 		r := m.link(o.Instance)
-		switch relaying, since := r.relaying(m.config.Now()); {
+		switch relaying, since, heard := r.relaying(m.config.Now()); {
 		case !relaying:
 		case since > silentSince:
 			late, silentSince = r, since
 		case since != 0:
+		case !heard && o.Instance == via:
+			out.seen = slices.Insert(out.seen, fresh, r)
+		case !heard:
+			out.seen = append(out.seen, r)
 		case o.Instance == via:
 			out.seen = slices.Insert(out.seen, 0, r)
+			fresh++
 		default:
-			out.seen = append(out.seen, r)
+			out.seen = slices.Insert(out.seen, fresh, r)
+			fresh++
 		}
 	}
 	if r := m.links.Load().byID[via]; r != nil && !v.Has(via) {
-		if relaying, since := r.relaying(m.config.Now()); relaying && since == 0 {
+		if relaying, since, _ := r.relaying(m.config.Now()); relaying && since == 0 {
 			out.unseen = r
 		}
 	}
@@ -205,10 +213,10 @@ func (m *Mesh) relays(l *link) (out carriers) {
 	return out
 }
 
-// relaying reports whether the member may relay frames, and since when the connection to it
-// is silent; 0 if it is not suspect. No member confirms what it is to relay. So one is suspect, too, from which
-// nothing has come since it was given requests to relay: neither an answer nor that they are lost.
-func (l *link) relaying(now limiter.Tick) (ok bool, silentSince limiter.Tick) {
+// relaying reports whether the member may relay frames, since when the connection to it
+// is silent; 0 if it is not suspect; and whether something has come from it within freshFor. No member
+// confirms what it is to relay. So one is suspect, too, from which nothing has come since it was given requests to relay: neither an answer nor that they are lost.
+func (l *link) relaying(now limiter.Tick) (ok bool, silentSince limiter.Tick, heard bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch since := l.carriesSince; {
@@ -217,7 +225,7 @@ func (l *link) relaying(now limiter.Tick) (ok bool, silentSince limiter.Tick) {
 	case since != 0 && now-since > max(suspectAfter, 3*l.line.rtt):
 		silentSince = since
 	}
-	return l.up.Load() && !l.leaving, silentSince
+	return l.up.Load() && !l.leaving, silentSince, now-l.heardAt < freshFor
 }
 
 // Relay forwards a frame of another member to the member it is for. A frame is relayed
