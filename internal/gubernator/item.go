@@ -31,7 +31,7 @@ func (it *item) leaky() bool { return it.in.GetAlgorithm() == pb.Algorithm_LEAKY
 
 // capacity returns how many hits fit at once.
 func (it *item) capacity() int64 {
-	if it.leaky() && it.in.GetBurst() != 0 {
+	if it.leaky() && it.in.GetBurst() != 0 && it.in.GetLimit() != 0 {
 		return it.in.GetBurst()
 	}
 	return it.in.GetLimit()
@@ -112,7 +112,10 @@ func (s *Service) fill(it *item, now time.Time) error {
 		it.base, it.ours = clientTime(in.GetCreatedAt(), now)
 	}
 	if r.limit == 0 || r.window == 0 && r.calendar == limiter.CalendarNone {
-		return nil // nothing fits, or everything is forgotten at once
+		if !it.has(pb.Behavior_RESET_REMAINING) {
+			return nil // nothing fits, or everything is forgotten at once
+		}
+		r = rate{leaky: r.leaky, limit: 1, window: time.Second} // of any limit: what is forgotten is the key's counter
 	}
 	var err error
 	it.limit, err = s.limits.of(r)
@@ -172,9 +175,6 @@ func partOf(text string, most int) string {
 // over, or its duration is 0, so that all of it is there again.
 func (it *item) uncounted() {
 	capacity, hits := it.capacity(), it.in.GetHits()
-	if it.in.GetLimit() == 0 {
-		capacity = 0
-	}
 	it.out.Limit, it.out.Remaining = it.in.GetLimit(), capacity
 	switch {
 	case hits > capacity:
@@ -206,32 +206,33 @@ func (it *item) answer(d *limiter.Decision, over bool, now time.Time, ends *ends
 		it.base = now
 	}
 	out.Limit, out.Remaining = it.in.GetLimit(), it.capacity()
-	after, counts := it.limit.Window(), false
+	left := time.Duration(0)
 	if d.Len() > 0 { // else a policy has decided without a counter
 		l := d.Limit(0)
-		out.Remaining = int64(l.Remaining)
-		if l.ResetAfter > 0 {
-			after, counts = l.ResetAfter, true
-		}
+		out.Remaining, left = int64(l.Remaining), l.ResetAfter
 	}
 	if over {
 		out.Status = pb.Status_OVER_LIMIT
 	}
-	if it.reset(after); counts && it.ours && it.end == 0 && !it.leaky() {
+	if it.reset(left); left > 0 && it.ours && it.end == 0 && !it.leaky() {
 		out.ResetTime = ends.of(it, out.GetResetTime())
 	}
 }
 
-// reset fills in the reset. That of a leaky bucket is when as many hits have leaked as do not
-// remain.
-func (it *item) reset(after time.Duration) {
-	if it.leaky() {
+// reset fills in the reset of a counter that has so much time left until it is as new; 0: it is. That of a leaky
+// bucket is when as many hits have leaked as do not remain, or later if it holds more than its burst, as after a
+// larger one.
+func (it *item) reset(left time.Duration) {
+	switch {
+	case it.leaky():
 		hi, lo := bits.Mul64(uint64(it.capacity()-it.out.GetRemaining()), uint64(it.limit.Window()/time.Microsecond))
 		lo, carry := bits.Add64(lo, uint64(it.in.GetLimit())-1, 0)
 		quo, _ := bits.Div64(hi+carry, lo, uint64(it.in.GetLimit())) // at most 100 years, see [limiter.Spec]
-		after = time.Duration(quo) * time.Microsecond
+		left = max(left, time.Duration(quo)*time.Microsecond)
+	case left == 0:
+		left = it.limit.Window()
 	}
-	it.out.ResetTime = it.resetAfter(after)
+	it.out.ResetTime = it.resetAfter(left)
 }
 
 // forgotten answers RESET_REMAINING.

@@ -231,6 +231,11 @@ func TestTokenBucket(t *testing.T) {
 			{"ms=0 hits=10", "under 10 left 0 reset 0"},
 			{"ms=0 hits=11", "over 10 left 10 reset 0"},
 			{"ms=0 hits=10", "under 10 left 0 reset 0"},
+			{"hits=5", "under 10 left 5 reset 60000"},
+			{"limit=0 RESET_REMAINING", "under 0 left 0 reset never"},
+			{"hits=5", "under 10 left 5 reset 60000"},
+			{"ms=0 hits=11 RESET_REMAINING", "under 10 left 10 reset never"},
+			{"", "under 10 left 9 reset 60000"},
 		},
 		"behaviours without effect": {
 			{"GLOBAL", "under 10 left 9 reset 60000"},
@@ -298,6 +303,9 @@ func TestLeakyBucket(t *testing.T) {
 			{"leaky limit=11 hits=11", "over 11 left 1 reset 54546"},
 			{"leaky limit=10", "over 10 left 0 reset 60000"},
 			{"leaky limit=100", "under 100 left 89 reset 6600"},
+			{"leaky limit=5", "over 5 left 0 reset 132000"}, // it holds eleven
+			{"wait 72s", ""},
+			{"leaky limit=5 hits=0", "under 5 left 0 reset 60000"},
 		},
 		"negative hits": {
 			{"leaky hits=4", "under 10 left 6 reset 24000"},
@@ -319,6 +327,9 @@ func TestLeakyBucket(t *testing.T) {
 			{"leaky limit=0 burst=5", "over 0 left 0 reset 60000"},
 			{"leaky ms=0 burst=5 hits=5", "under 10 left 0 reset 0"},
 			{"leaky ms=0 burst=5 hits=6", "over 10 left 5 reset 0"},
+			{"leaky hits=10", "under 10 left 0 reset 60000"},
+			{"leaky limit=0 burst=5 RESET_REMAINING", "under 0 left 0 reset 0"},
+			{"leaky", "under 10 left 9 reset 6000"},
 		},
 		"largest numbers": {
 			{"leaky limit=4294967295 burst=4294967295 ms=34560000000 hits=4294967295",
