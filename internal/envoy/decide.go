@@ -286,10 +286,10 @@ func (c charger) atomic(ctx context.Context, items []item) error {
 			credits = append(credits, it)
 		case it.hits == 0:
 			looks.add(it, 0)
-		case c.quota(it):
-			quotas.add(it, it.hits)
 		case it.limit.Shadow:
 			shadows.add(it, it.hits)
+		case c.quota(it):
+			quotas.add(it, it.hits)
 		default:
 			ordinary = append(ordinary, it)
 		}
@@ -425,7 +425,7 @@ func (it *item) shadow() bool { return it.limit != nil && it.limit.Shadow }
 
 // quota reports whether an item's limit denies only together with all other quotas.
 func (c charger) quota(it *item) bool {
-	return it.limit != nil && (c.quotas || it.limit.Quota) && !it.limit.Shadow
+	return it.limit != nil && (c.quotas || it.limit.Quota)
 }
 
 // denies reports whether decided items deny their request.
@@ -435,12 +435,12 @@ func (c charger) denies(items []item) bool {
 	})
 }
 
-// overQuota reports whether there are quotas and all of them are over.
+// overQuota reports whether there are quotas and all of them are over. One in shadow never is.
 func (c charger) overQuota(items []item) bool {
 	quotas := 0
 	for i := range items {
 		if it := &items[i]; c.quota(it) && !it.limit.Unlimited && !it.back {
-			if quotas++; !it.over {
+			if quotas++; !it.over || it.limit.Shadow {
 				return false
 			}
 		}

@@ -22,7 +22,7 @@ func metadataOf(in *rls.RateLimitRequest, items []item) *structpb.Struct {
 	}
 	merged := make(map[string]any)
 	for i := range items {
-		if it := &items[i]; it.limit != nil && (!it.over || it.limit.Shadow) {
+		if it := &items[i]; it.limit != nil && !it.limit.Unlimited && (!it.over || it.limit.Shadow) {
 			mergeInto(merged, it.limit.Metadata)
 		}
 	}

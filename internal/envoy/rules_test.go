@@ -105,6 +105,7 @@ func TestQuotaMode(t *testing.T) {
 	const file = twoKeys + `
   - {key: q1, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
   - {key: q2, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 2}}
+  - {key: soft, quota_mode: true, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
 `
 	inBothModes(t, file, nil, func(t *testing.T, f *fixture) {
 		f.is("ok; ok 1/day left 0, ", "q1=1")
@@ -112,6 +113,9 @@ func TestQuotaMode(t *testing.T) {
 		f.is("ok; over 1/day", "q1=1", "q2=1")
 		f.is("ok; over 1/day", "q1=1", "q2=1", "b=1")
 		f.is("over; over 1/day", "q1=1", "q2=2", "b=1")
+		f.is("ok; over 1/day left 0, ", "q1=1", "soft=1")
+		f.is("ok; over 1/day left 0, ", "q1=1", "soft=1") // one that never denies is left
+		f.is("ok; ok 1/day left 0, ", "soft=1")
 	})
 }
 
@@ -122,7 +126,8 @@ domain: edge
 descriptors:
   - {key: all, rate_limit: {name: general, unit: day, requests_per_unit: 1}}
   - {key: one, rate_limit: {name: special, unit: day, requests_per_unit: 5, replaces: [{name: general}]}}
-  - {key: two, rate_limit: {unit: day, requests_per_unit: 5, replaces: [{name: special}]}}
+  - {key: two, rate_limit: {unit: day, requests_per_unit: 5, replaces: [{name: special}, {name: free}]}}
+  - {key: free, rate_limit: {name: free, unlimited: true}}
 `
 	inBothModes(t, file, nil, func(t *testing.T, f *fixture) {
 		f.is("ok; ok; ok 5/day special left 4", "all=1", "one=1")
@@ -131,6 +136,7 @@ descriptors:
 		f.is("over; over 1/day general", "all=1")
 		// One that is itself replaced replaces all the same: names are collected first.
 		f.is("ok; ok; ok; ok 5/day left 4", "all=1", "one=1", "two=1")
+		f.is("ok; ok left 4294967295; ok 5/day left 3", "free=1", "two=1")
 	})
 }
 
@@ -195,6 +201,7 @@ domain: edge
 descriptors:
   - {key: a, rate_limit: {unit: day, requests_per_unit: 1}, metadata: {tier: gold, owner: {team: web, pager: true}}}
   - {key: b, rate_limit: {unit: day, requests_per_unit: 9}, metadata: {tier: lead, owner: {team: ops, room: 7}, list: [1, two]}}
+  - {key: free, rate_limit: {unlimited: true}, metadata: {tier: none}}
 `
 	f := newFixture(t, file, func(o *envoy.Options) { o.Metadata = true })
 	shows := func(want string, descriptors ...string) {
@@ -213,8 +220,8 @@ descriptors:
 		`"domain":"edge","hitsAddend":2,"metadata":{"list":[1,"two"],"owner":{"pager":true,"room":7,"team":"web"},`+
 		`"tier":"gold"}}`,
 		"a=1 hits=1", "b=x c=y", "c=1 hits=3 limit=9/2xDAY", "b=1")
-	shows(`{"descriptors":[{"entries":["a=1"]},{"entries":["b=1"]}],"domain":"edge","hitsAddend":2,`+
-		`"metadata":{"list":[1,"two"],"owner":{"room":7,"team":"ops"},"tier":"lead"}}`, "a=1", "b=1")
+	shows(`{"descriptors":[{"entries":["a=1"]},{"entries":["free=1"]},{"entries":["b=1"]}],"domain":"edge",`+
+		`"hitsAddend":2,"metadata":{"list":[1,"two"],"owner":{"room":7,"team":"ops"},"tier":"lead"}}`, "a=1", "free=1", "b=1")
 	if out, err := newFixture(t, file, nil).answer(1, "a=1"); err != nil || out.GetDynamicMetadata() != nil {
 		t.Errorf("without the option: %v, %v", out, err)
 	}

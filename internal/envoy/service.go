@@ -363,7 +363,7 @@ func (s *Service) items(c *config.Config, in *rls.RateLimitRequest, by *asker) (
 	}
 	for i := range items {
 		it := &items[i]
-		if l := it.limit; l != nil && l.Name != "" && replaced[l.Name] {
+		if l := it.limit; l != nil && !l.Unlimited && l.Name != "" && replaced[l.Name] {
 			it.limit = nil
 		}
 		if it.limit == nil || it.limit.Unlimited || it.limit.Requests == 0 {
