@@ -186,7 +186,15 @@ func TestClusterSlots(t *testing.T) {
 	if got, want := c.ask("cluster slots"), "[[0 16383 ["+host+" "+port+"]]]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	for _, other := range []string{"CLUSTER", "CLUSTER NODES", "CLUSTER SLOTS x"} {
+	id := c.ask("CLUSTER MYID")
+	nodes := id + " " + host + ":" + port + "@0 myself,master - 0 0 1 connected 0-16383\n"
+	if got := c.ask("CLUSTER NODES"); len(id) != 40 || got != nodes {
+		t.Errorf("%q, want %q", got, nodes)
+	}
+	if got := c.ask("CLUSTER INFO"); !strings.Contains(got, "\r\ncluster_state:ok\r\n") {
+		t.Error(got)
+	}
+	for _, other := range []string{"CLUSTER", "CLUSTER KEYSLOT k", "CLUSTER SLOTS x"} {
 		if got := c.ask(other); !strings.HasPrefix(got, "-ERR") {
 			t.Errorf("%s: %s", other, got)
 		}
