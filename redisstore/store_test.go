@@ -323,3 +323,26 @@ func longList(t *testing.T, store *redisstore.Store, s limiter.Spec, seed uint64
 		t.Errorf("no list was long: %d units", longest)
 	}
 }
+
+// What a reset leaves behind expires, however often a key is reset.
+func TestResetsDoNotAddUp(t *testing.T) {
+	srv := startServer(t)
+	node := newNode(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}),
+		"version: 1\nrules: [{name: r, key: [user], limits: [5/minute]}]\n")
+	for i := range 10 {
+		r := weir.Request{User: "ada"}
+		if d, err := node.Check(context.Background(), r); err != nil || d.Limit(0).Remaining != 4 {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		if _, err := node.Reset(context.Background(), r); err != nil {
+			t.Fatal(err)
+		}
+		marks := srv.do("KEYS", "weir:{r:ada:*}!reset").([]any)
+		if len(marks) != 1 {
+			t.Fatalf("the marks are %q", marks)
+		}
+		if left := srv.do("PTTL", marks[0]).(int64); left < time.Minute.Milliseconds() || left > 5*time.Minute.Milliseconds() {
+			t.Errorf("after %d resets the mark lives for %d ms more", i+1, left)
+		}
+	}
+}

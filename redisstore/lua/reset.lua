@@ -3,12 +3,11 @@
 --
 -- ARGV[1] goes on: how many milliseconds that is at least.
 local mark = KEYS[#KEYS]
-local wait, n = call('PTTL', mark), 0
+local wait, n = 0, 0
 for i = 1, #KEYS - 1 do
-  local left = call('PTTL', KEYS[i])
-  wait = left > wait and left or wait
+  wait = math.max(wait, call('PTTL', KEYS[i]))
   n = n + call('DEL', KEYS[i])
 end
-wait = (wait > 0 and wait or 0) + head[3] + slack
+wait = math.max(wait + head[3] + slack, call('PTTL', mark)) -- receipts from before the last reset are older
 call('SET', mark, string.format('%.0f', now + 1), 'PX', wait)
 return {now, n}
