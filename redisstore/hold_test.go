@@ -221,3 +221,55 @@ func TestHoldsWithoutRedis(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A bucket that was empty, and so gone, while reservations of it were open gives nothing of them back to whoever
+// charged it since, by a script that knows no holds: neither when the last of them is canceled nor when all end.
+func TestNothingComesBackOfABucketThatWasEmpty(t *testing.T) {
+	srv := startServer(t)
+	open := func(limit string) *subject {
+		return newSubject(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}),
+			"version: 1\nrules: [{name: r, key: [user], limits: [{name: l, limit: 10, window: 10s, algorithm: "+limit+"}]}]\n")
+	}
+	for _, limit := range []string{"gcra", "leaky_bucket, drip: {amount: 5}"} {
+		for _, row := range []struct {
+			n       int
+			cancels bool
+		}{{1, true}, {2, true}, {1, false}, {2, false}} {
+			srv.do("FLUSHALL")
+			a, b := open(limit), open(limit) // b has met no holds
+			var all []weir.Request
+			for i := range row.n {
+				r := weir.Request{User: "ada", ID: strconv.Itoa(i), Hold: time.Minute, Cost: weir.Units(3)}
+				if d, err := a.Check(t.Context(), r); err != nil || !d.Allowed {
+					t.Fatalf("%+v, %v", d, err)
+				}
+				all = append(all, r)
+			}
+			b.SetTime(a.now + 20*limiter.Second)
+			srv.do("DEL", srv.do("KEYS", "*:l").([]any)[0]) // it has expired
+			d, err := b.Check(t.Context(), weir.Request{User: "ada", Cost: weir.Units(10)})
+			if err != nil || !d.Allowed || d.Limit(0).Remaining != 0 {
+				t.Fatalf("%+v, %v", d, err)
+			}
+			a.SetTime(b.now)
+			if row.cancels {
+				for _, r := range all {
+					if done, err := a.Cancel(t.Context(), r); err != nil || done.State != limiter.AmendDone {
+						t.Fatalf("%+v, %v", done, err)
+					}
+				}
+			} else {
+				a.SetTime(a.now + limiter.Minute)
+				srv.do("DEL", srv.do("KEYS", "*:l").([]any)[0])
+				b.SetTime(a.now)
+				if d, err = b.Check(t.Context(), weir.Request{User: "ada", Cost: weir.Units(10)}); err != nil || !d.Allowed {
+					t.Fatalf("%+v, %v", d, err)
+				}
+			}
+			d, err = a.Check(t.Context(), weir.Request{User: "ada", ID: "new", Hold: time.Minute})
+			if err != nil || d.Allowed || d.Limit(0).Remaining != 0 {
+				t.Errorf("%s, %+v: %+v, %v", limit, row, d.Limit(0), err)
+			}
+		}
+	}
+}

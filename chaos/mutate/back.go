@@ -83,6 +83,10 @@ func ofBacks() []mutation {
 		{name: "redis back: what is given back was never there", pkg: redis, test: alike, edits: []edit{
 			{"redisstore/lua/since.lua", "        time.t, time.a = less(s, time.t, time.a, t, a)\n", ""},
 		}},
+		{name: "redis back: nothing comes back of a bucket that was empty", pkg: redis,
+			test: "^TestNothingComesBackOfABucketThatWasEmpty$", edits: []edit{
+				{"redisstore/lua/since.lua", "held[s.k] or plain and n == 0", "held[s.k]"},
+			}},
 		{name: "redis back: a hold begins a time of its own", pkg: redis, test: alike, edits: []edit{
 			{"redisstore/lua/since.lua", "  if #p == 0 or p[#p].from < now then\n", "  if #p == 0 then\n"},
 		}},

@@ -145,14 +145,15 @@ note = function(s, n, final)
     noteHit(s, hold and not final)
   end
   local bucket = f == 5 or f == 6
-  if not held[s.k] and (s.allowed or s.p[5] ~= 2) then
+  local of = held[s.k] or plain and n == 0 -- when its last hold gives back, that is none any more
+  if not of and (s.allowed or s.p[5] ~= 2) then
     return
   end
   local lost = losesBy(s, n)
   if not s.allowed and losesBy(s, n + 1) > 0 then
     beyond[s.k] = true
   end
-  if not held[s.k] or not bucket and lost == 0 then
+  if not of or not bucket and lost == 0 then
     return
   end
   local p = pastOf(s.k)
