@@ -92,7 +92,7 @@ func AppendState(dst []byte, limits []*limiter.LimitDecision) []byte {
 		dst = append(dst, ";r="...)
 		dst = appendUnits(dst, l.Remaining)
 		dst = append(dst, ";t="...)
-		dst = strconv.AppendInt(dst, limiter.Seconds(l.ResetAfter), 10)
+		dst = strconv.AppendInt(dst, limiter.Seconds(Reset(l)), 10)
 	}
 	return dst
 }

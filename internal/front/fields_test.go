@@ -155,6 +155,23 @@ func TestNearest(t *testing.T) {
 	}
 }
 
+// The table is full: a new key has no counter that would recover, and is denied until there may be room. No field says
+// that it may ask again at once.
+func TestResetOfANewKeyWithoutRoom(t *testing.T) {
+	d := decision(t, said{rule: "api", limit: "minute", denies: true})
+	l := d.Limit(0)
+	l.Overflow, l.RetryAfter = true, 90*time.Second
+	h := map[string][]string{}
+	AddLists(h, []*limiter.LimitDecision{l}, nil)
+	if got, three := h["Ratelimit"], ResetSeconds(l); len(got) != 1 || got[0] != `"api/minute";r=0;t=90` || three != "90" {
+		t.Errorf("the fields are %v and %s", h, three)
+	}
+	l.Allowed = true // a limit beside it, in which the check was not charged
+	if got := ResetSeconds(l); got != "0" {
+		t.Errorf("a limit that allows is reset in %s s", got)
+	}
+}
+
 func TestViolated(t *testing.T) {
 	d := decision(t,
 		said{rule: "a", limit: "x", denies: true},

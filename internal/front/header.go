@@ -2,6 +2,7 @@ package front
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/weirlimit/weir/limiter"
 )
@@ -76,8 +77,17 @@ func (t Three) Set(h map[string][]string, l *limiter.LimitDecision, reset string
 	h[t.Limit], h[t.Remaining], h[t.Reset] = values[0:1:1], values[1:2:2], values[2:3:3]
 }
 
-// ResetSeconds returns the seconds until all of a limit is available again, rounded up, as
-// the value of a field.
+// Reset returns the time until all of a limit is available again. Where the limit denied, that is no earlier than it
+// may allow: a new key without room has nothing to recover from, and who waits for the reset alone would ask again at
+// once.
+func Reset(l *limiter.LimitDecision) time.Duration {
+	if l.Allowed {
+		return l.ResetAfter
+	}
+	return max(l.ResetAfter, l.RetryAfter)
+}
+
+// ResetSeconds returns Reset in seconds, rounded up, as the value of a field.
 func ResetSeconds(l *limiter.LimitDecision) string {
-	return strconv.FormatInt(limiter.Seconds(l.ResetAfter), 10)
+	return strconv.FormatInt(limiter.Seconds(Reset(l)), 10)
 }

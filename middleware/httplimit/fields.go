@@ -80,7 +80,7 @@ func (l *Limiter) resetText(n *limiter.LimitDecision) string {
 	if l.reset == ResetDelta {
 		return front.ResetSeconds(n)
 	}
-	at := l.now().Add(n.ResetAfter)
+	at := l.now().Add(front.Reset(n))
 	return decimal(at.Add(time.Second - 1).Unix())
 }
 
