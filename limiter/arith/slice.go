@@ -9,8 +9,8 @@ import (
 // A slice is a lease with a rate: its holder may use a burst at once, and the rate, in units a second. In any span of
 // time it uses at most the burst and the rate times the span. A bucket is charged the rate as time passes, and the
 // burst is lent, so what is left is a bucket of the other units. Of a window the burst and the rate times the window
-// are lent: as much as the holder may use within one. A sliding_window counts up to a sub-window longer than its window,
-// so it admits less than its limit of even traffic. Slices do not.
+// are lent: as much as the holder may use within one. A sliding_window counts up to a sub-window longer than its
+// window, so it admits less than its limit of even traffic. Slices do not.
 
 const (
 	// MinSlice bounds how long a slice lasts, as MaxSlice does.

@@ -213,9 +213,10 @@ func (m *Mesh) relays(l *link) (out carriers) {
 	return out
 }
 
-// relaying reports whether the member may relay frames, since when the connection to it
-// is silent; 0 if it is not suspect; and whether something has come from it within freshFor. No member
-// confirms what it is to relay. So one is suspect, too, from which nothing has come since it was given requests to relay: neither an answer nor that they are lost.
+// relaying reports whether the member may relay frames, since when the connection to it is silent, 0 if it is not
+// suspect, and whether something has come from it within freshFor. No member confirms what it is to relay. So one is
+// suspect, too, from which nothing has come since it was given requests to relay: neither an answer nor that they are
+// lost.
 func (l *link) relaying(now limiter.Tick) (ok bool, silentSince limiter.Tick, heard bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
