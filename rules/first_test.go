@@ -91,8 +91,8 @@ func neverAlone(t *testing.T, s *rules.Set, file string, rnd *rand.Rand, never [
 			if rnd.IntN(4) == 0 { // to the first or the last midnight of a later month
 				zone := []*time.Location{berlin, time.UTC}[rnd.IntN(2)]
 				day := time.UnixMicro(int64(now)).In(zone)
-				now = limiter.Tick(time.Date(day.Year(), day.Month()+1+time.Month(rnd.IntN(2)), 1-rnd.IntN(2), 0, 0, 0, 0,
-					zone).UnixMicro())
+				now = max(now, limiter.Tick(time.Date(day.Year(), day.Month()+1+time.Month(rnd.IntN(2)), 1-rnd.IntN(2), 0, 0, 0,
+					0, zone).UnixMicro()))
 			}
 		}
 		r := limiter.Request{Cost: limiter.Units(1 + rnd.Int64N(2))}
