@@ -38,7 +38,7 @@ type disks struct {
 	lostAt   limiter.Tick            // when one was lost, or became older; 0 if none was
 	endedAt  limiter.Tick            // when the last outage began
 	holders  map[int]held            // who has each partition
-	unsaved  map[int]bool            // of which one who had it had perhaps not saved it when the last outage began
+	unsaved  map[int]limiter.Tick    // when both who had it had surely saved it last, if not when the last outage began
 	twice    bool                    // then another node ended before partitions were together again
 	forgot   bool                    // then one was forgotten whose disk may have been the only one left
 	emptied  map[int]int             // how often a partition started empty since the disk that has it was not there
@@ -47,10 +47,11 @@ type disks struct {
 	told     []error                 // those that they told
 }
 
-// held is who has a partition, as its owner and as its heir, and when one of them was another one, or none, last.
+// held is who has a partition, as its owner and as its heir, when one of them was another one, or none, last, and when
+// it was last that two had had it for so long that both had saved it.
 type held struct {
-	a, b  peer.Instance
-	since limiter.Tick
+	a, b         peer.Instance
+	since, saved limiter.Tick
 }
 
 // spreadOver is how long it takes until all have ended.
@@ -70,7 +71,7 @@ func (w *World) newDisks(kind Kind) {
 	if kind == Outages {
 		w.disks = &disks{of: make(map[string]*disktest.Memory), before: make(map[string]*disktest.Memory),
 			joinedAt: make(map[string]limiter.Tick), lost: make(map[int]limiter.Tick), emptied: make(map[int]int), empty: true,
-			holders: make(map[int]held), unsaved: make(map[int]bool)}
+			holders: make(map[int]held), unsaved: make(map[int]limiter.Tick)}
 	}
 }
 
@@ -254,9 +255,12 @@ func (d *disks) holding(w *World) {
 			}
 		}
 		was := d.holders[id]
-		now := held{a: min(owner, heir), b: max(owner, heir), since: was.since}
+		now := held{min(owner, heir), max(owner, heir), was.since, was.saved}
 		if now.a != was.a || now.b != was.b || now.a == 0 {
 			now.since = w.now
+		}
+		if now.since <= w.now-d.interval() {
+			now.saved = w.now
 		}
 		d.holders[id] = now
 	}
@@ -272,7 +276,7 @@ func (d *disks) forgets(part int, now limiter.Tick) { d.lost[part] = now }
 
 // restored notes that a partition that was lost has an owner again. What its last owner had granted may have been
 // answered after that had ended. Where a disk is lost, what is restored is of a member that ended earlier: at most as
-// early as the outage began, or from the older disk if no other had saved what it had.
+// early as the outage began, or as of when two had saved it last, or from the older disk.
 func (d *disks) restored(w *World, part int) {
 	if d == nil || d.lost[part] == 0 {
 		return
@@ -281,8 +285,8 @@ func (d *disks) restored(w *World, part int) {
 	delete(d.lost, part)
 	if d.lostAt != 0 {
 		ended = min(ended, d.endedAt)
-		if d.unsaved[part] {
-			ended = min(ended, d.savedAt)
+		if saved, not := d.unsaved[part]; not {
+			ended = min(ended, saved, d.savedAt)
 		}
 	}
 	before := (w.now-ended+d.interval()+99*ms)/(100*ms) + 1 // the samples since are not older
@@ -316,8 +320,11 @@ func (w *World) outage(rules map[string]*limiter.Rule) {
 	}
 	d.away, d.endedAt, d.savedAt = make(map[string]bool), w.now, w.now
 	d.holding(w)
+	clear(d.unsaved)
 	for id, p := range d.holders {
-		d.unsaved[id] = p.since > w.now-d.interval()
+		if p.saved < w.now {
+			d.unsaved[id] = p.saved
+		}
 	}
 	changed := w.rng.IntN(len(all))
 	what := w.rng.IntN(4)
@@ -388,7 +395,7 @@ func (w *World) startsEmpty(n *Node, part int) {
 	if d.lostAt != 0 && !slices.ContainsFunc(w.live(), knows) {
 		return // nobody whom it has met has saved anything: one has lost its disk, others had just begun
 	}
-	if d.lostAt != 0 && (d.unsaved[part] || !d.cut) {
+	if _, not := d.unsaved[part]; d.lostAt != 0 && (not || !d.cut) {
 		return // its owner or its heir may have ended before it saved what it had, and those that go on have dropped theirs
 	}
 	if part < table.Partitions && (d.twice || d.lostAt != 0 && len(d.away) > 0) {

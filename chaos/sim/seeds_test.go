@@ -18,6 +18,7 @@ func TestSeedsThatFailed(t *testing.T) {
 		{Chaos, 500015, false}, {Outages, 35, false}, {Outages, 2900076, false}, {Crash, 35, true}, {Outages, 54, true},
 		{Sides, 6001126, false}, {Sides, 6000380, false}, {Split, 6000386, false}, {Sides, 6000684, false},
 		{Outages, 6000385, false}, {Suspicion, 6000696, false}, {Outages, 7026156, false}, {Outages, 7501573, false},
+		{Outages, 7611469, false},
 	} {
 		w := worldOf(test.kind, test.seed)
 		if w.near.lending.on = test.lends; !test.lends || test.seed%2 > 0 {
