@@ -85,14 +85,14 @@ func TestWhatIsGrantedAgain(t *testing.T) {
 		reset  limiter.Tick // how long before the owner ended
 		lost   bool
 		older  limiter.Tick // how long before the outage an older disk is saved, the only one that has it
-		newer  limiter.Tick // how long before the outage two had saved it last, before another one became the heir
+		saved  limiter.Tick // how long before the outage two had saved it last, before another one became the heir
 		anew   int
 		stands bool
 	}{
 		"all disks":            {reset: 1500 * ms, anew: 12 + 4 + 3, stands: true},
 		"a disk is lost":       {reset: 2 * limiter.Second, lost: true, anew: 12 + 4 + 3 + 4, stands: true},
 		"an older disk":        {reset: 2500 * ms, lost: true, older: 800 * ms, anew: 12 + 4 + 3 + 4 + 8, stands: true},
-		"a new heir":           {reset: 2500 * ms, lost: true, newer: 800 * ms, anew: 12 + 4 + 3 + 4 + 8, stands: true},
+		"a new heir":           {reset: 2500 * ms, lost: true, saved: 800 * ms, anew: 12 + 4 + 3 + 4 + 8, stands: true},
 		"a reset":              {reset: 900 * ms, anew: 12 + 4 + 3},
 		"a reset, a disk less": {reset: 1500 * ms, lost: true, anew: 12 + 4 + 3 + 4},
 	} {
@@ -114,8 +114,8 @@ func TestWhatIsGrantedAgain(t *testing.T) {
 		pass(4)
 		if test.lost {
 			w.disks.lostAt = w.now
-			if w.disks.savedAt = w.disks.endedAt - test.older; test.older+test.newer > 0 {
-				w.disks.unsaved = map[int]limiter.Tick{part: w.disks.endedAt - test.newer}
+			if w.disks.savedAt = w.disks.endedAt - test.older; test.older+test.saved > 0 {
+				w.disks.unsaved = map[int]limiter.Tick{part: w.disks.endedAt - test.saved}
 			}
 		}
 		k.admitted += 4 // of this instant

@@ -178,15 +178,21 @@ func TestTLSRefusals(t *testing.T) {
 	}
 }
 
-// TestTLSBound sends a long handshake, as fast as the node reads it.
-func TestTLSBound(t *testing.T) {
-	ca := certstest.New(t, "peers")
-	n := start(t, 1, "", member(t, ca, "node-1", false))
+// dialled returns a node with TLS, and a connection to it on which nothing was sent.
+func dialled(t *testing.T) (*node, net.Conn) {
+	t.Helper()
+	n := start(t, 1, "", member(t, certstest.New(t, "peers"), "node-1", false))
 	conn, err := net.Dial("tcp", n.member.PeerAddr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { conn.Close() })
+	return n, conn
+}
+
+// TestTLSBound sends a long handshake, as fast as the node reads it.
+func TestTLSBound(t *testing.T) {
+	n, conn := dialled(t)
 	record := append([]byte{0x16, 3, 1, 0x40, 0, 1, 0, 0xff, 0xff}, make([]byte, 0x4000-4)...)
 	for range 64 {
 		if _, err := conn.Write(record); err != nil {
@@ -200,13 +206,7 @@ func TestTLSBound(t *testing.T) {
 // TestTLSGivenUp ends a connection in the handshake, as a member does that has waited too long. That is not
 // taken for a judgement of the node's certificate, of which an alert tells.
 func TestTLSGivenUp(t *testing.T) {
-	ca := certstest.New(t, "peers")
-	n := start(t, 1, "", member(t, ca, "node-1", false))
-	conn, err := net.Dial("tcp", n.member.PeerAddr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	n, conn := dialled(t)
 	if err := tls.Client(halved{conn.(*net.TCPConn)}, &tls.Config{
 		InsecureSkipVerify: true}).Handshake(); err == nil { //nolint:gosec // nothing is sent to it
 		t.Fatal("the handshake is complete")
