@@ -42,7 +42,11 @@ func ofBacks() []mutation {
 		}},
 		{name: "back: an entry that goes leaves what it knows", pkg: suite, test: "^TestTranscriptsAreRight$/^given_back$",
 			edits: []edit{
-				{"limiter/arith/hold.go", "				e.follow(was.since)\n", ""},
+				{"limiter/arith/hold.go", "				e.follow(was.since, was.Limit, limits)\n", ""},
+			}},
+		{name: "back: so it does beyond the bound of the count", pkg: table,
+			test: "^TestUnitsBeyondTheBoundStayKnownOnceAHoldEnds$", edits: []edit{
+				{"limiter/arith/back.go", "	if e.lost > 0 && limits != nil {\n", "	if false {\n"},
 			}},
 		{name: "back: what is given back was never there", pkg: suite, test: "^TestTranscriptsAreRight$/^given_back$",
 			edits: []edit{

@@ -270,7 +270,7 @@ func ofHolds() []mutation {
 			{"limiter/table/holds.go", "		b.endID(&h, now)\n", ""},
 		}},
 		{name: "an id moves with its reservation", pkg: table, test: "^TestMovedHoldsEndWithTheirIDs$", edits: []edit{
-			{"limiter/table/import.go", "			p.ledger(&in).endIDs(now)\n", ""},
+			{"limiter/table/import.go", "				b.endID(&h, now)\n", "				_ = h\n"},
 		}},
 		{name: "an id ends with its reservation beside others", pkg: table, test: "^TestAnIDEndsWithItsReplacedHold$",
 			edits: []edit{

@@ -160,9 +160,15 @@ func (e *since) take(l *rate, d level) level {
 	return rest
 }
 
-// follow makes of e the time of both e and the next one.
-func (e *since) follow(next since) {
-	e.lower(next.low()) // + e.lost, which only its limit could convert
+// follow makes of e the time of both e and the next one. See [State.EachHold] for limits.
+func (e *since) follow(next since, limit uint64, limits func(counts uint64) *limiter.Limit) {
+	low := next.low()
+	if e.lost > 0 && limits != nil {
+		if l := limits(limit); l != nil {
+			low = low.plus(of(l).levelOf(e.lost))
+		}
+	}
+	e.lower(low)
 	e.lose(next.lost)
 }
 

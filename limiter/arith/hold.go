@@ -127,8 +127,10 @@ func (s *State) AddHold(words []uint64, h Hold) {
 
 // EachHold calls f for each entry, in the order in which they were added, and puts what f
 // returns in its place. An entry for which f reports false is removed. If it is, or has another limit, what
-// became of units in its time becomes known of the one before.
-func (s *State) EachHold(words []uint64, f func(h Hold) (_ Hold, stays bool)) {
+// became of units in its time becomes known of the one before. For that limits may return a limit by its
+// [CountsID], or nil: then less may come back, never more. It may be nil itself.
+func (s *State) EachHold(words []uint64, limits func(counts uint64) *limiter.Limit,
+	f func(h Hold) (_ Hold, stays bool)) {
 	n := s.A
 	*s = State{}
 	for i := range int(n) {
@@ -139,7 +141,7 @@ func (s *State) EachHold(words []uint64, f func(h Hold) (_ Hold, stays bool)) {
 				leaveHits(words, &was, i, int(n), j)
 			} else if j >= 0 {
 				e := sinceAt(words, j)
-				e.follow(was.since)
+				e.follow(was.since, was.Limit, limits)
 				e.put(words, j)
 			}
 		}
@@ -331,7 +333,7 @@ func (s *State) CountHolds(words []uint64) (n int) {
 // limit stays within MaxWindow.
 func moveHolds(s *State, words []uint64, by limiter.Tick) {
 	most := limiter.Span(limiter.MaxWindow)
-	s.EachHold(words, func(h Hold) (Hold, bool) {
+	s.EachHold(words, nil, func(h Hold) (Hold, bool) {
 		h.End, h.At = h.End+by, h.At+by
 		if by < 0 {
 			h.At = max(h.At, -most)
@@ -387,7 +389,7 @@ func (l *rate) steady(s *State, at limiter.Tick) limiter.Tick {
 // that both have the entries of that state stay where it ends later, or has more of them.
 func mergeHolds(s *State, words []uint64, from *State, fromWords []uint64) {
 	have, other := extents(s, words), extents(from, fromWords)
-	s.EachHold(words, func(h Hold) (Hold, bool) { return h, !have[h.ID].less(other[h.ID]) })
+	s.EachHold(words, nil, func(h Hold) (Hold, bool) { return h, !have[h.ID].less(other[h.ID]) })
 	for i := range int(from.A) {
 		h := HoldAt(fromWords, i)
 		if have[h.ID].less(other[h.ID]) && (int(s.A)+1)*HoldWords <= len(words) {

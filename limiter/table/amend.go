@@ -410,7 +410,7 @@ func (t *Table) endsBy(at limiter.Tick, c, keys *arith.Charge) bool {
 
 // lengthen sets the end of a hold, and reports whether it is kept then.
 func (b ledger) lengthen(id uint64, end limiter.Tick) (keep bool) {
-	b.s.state.EachHold(b.words(), func(h arith.Hold) (arith.Hold, bool) {
+	b.each(func(h arith.Hold) (arith.Hold, bool) {
 		if h.ID == id {
 			if h.First {
 				keep = h.Keep

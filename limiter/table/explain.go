@@ -156,7 +156,8 @@ func (b ledger) followed(s *slot, l, old *limiter.Limit, now limiter.Tick) (hold
 	if id := arith.CountsID(l); id != arith.CountsID(old) {
 		counter := s.state
 		words = slices.Clone(words)
-		holds.EachHold(words, func(h arith.Hold) (arith.Hold, bool) {
+		limits := func(counts uint64) *limiter.Limit { _, l := b.beside(counts); return l }
+		holds.EachHold(words, limits, func(h arith.Hold) (arith.Hold, bool) {
 			if h.Limit == id && !h.Lent {
 				h.Detach()
 			}

@@ -97,7 +97,7 @@ func (b ledger) dropRaises(id uint64, now limiter.Tick, n uint64) {
 	for limit, sum := range less { // now: what is left of them
 		less[limit] = sum - min(sum, n)
 	}
-	b.s.state.EachHold(b.words(), func(h arith.Hold) (arith.Hold, bool) {
+	b.each(func(h arith.Hold) (arith.Hold, bool) {
 		if h.ID != id {
 			return h, true
 		}

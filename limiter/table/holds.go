@@ -99,7 +99,7 @@ func (b ledger) endHolds(now limiter.Tick, id uint64) {
 			b.giveBack(e.at, e.end, h.Cost)
 		}
 	}
-	b.s.state.EachHold(words, func(h arith.Hold) (arith.Hold, bool) { return h, !over(&h) })
+	b.each(func(h arith.Hold) (arith.Hold, bool) { return h, !over(&h) })
 	b.countAllSlots()
 	b.p.expiresAt(b.s.state.Until)
 }
@@ -166,7 +166,7 @@ func strip(b ledger, id uint64) {
 	if !b.exists() {
 		return
 	}
-	b.s.state.EachHold(b.words(), func(h arith.Hold) (arith.Hold, bool) {
+	b.each(func(h arith.Hold) (arith.Hold, bool) {
 		if h.Limit == id && !h.Lent {
 			h.Detach()
 		}
@@ -343,7 +343,7 @@ func (t *Table) refused(now limiter.Tick, id uint64, k *arith.Key, d *limiter.De
 
 // dropHold removes the hold of an id, and gives back nothing.
 func (b ledger) dropHold(id uint64) {
-	b.s.state.EachHold(b.words(), func(h arith.Hold) (arith.Hold, bool) {
+	b.each(func(h arith.Hold) (arith.Hold, bool) {
 		if h.ID == id && h.First {
 			b.p.table.ids.holds.live.Add(-1)
 		}

@@ -197,7 +197,10 @@ func (p *partition) importOne(e *Entry, id uint16, now limiter.Tick, mode Import
 		if mode == Merge {
 			defer loans{p.ledger(&in)}.come(p.ledger(&in).strange(now, by), now)
 		} else {
-			p.ledger(&in).endIDs(now)
+			b := p.ledger(&in)
+			for _, h := range b.all() {
+				b.endID(&h, now)
+			}
 		}
 		p.table.countHolds(&in, l, 1)
 		defer func() { // once it is there: a sweep on the way looks at what is

@@ -83,6 +83,12 @@ func (b ledger) of(id uint64) iter.Seq2[int, arith.Hold] {
 	}
 }
 
+// each calls f for each entry, see [arith.State.EachHold].
+func (b ledger) each(f func(arith.Hold) (_ arith.Hold, stays bool)) {
+	limits := func(counts uint64) *limiter.Limit { _, l := b.beside(counts); return l }
+	b.s.state.EachHold(b.words(), limits, f)
+}
+
 // standing is what all entries of the hold of an id say together.
 type standing struct {
 	held    bool // there are such

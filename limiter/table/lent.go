@@ -52,7 +52,7 @@ func (k *lendings) follow(b ledger, old, l *limiter.Limit, now limiter.Tick) {
 	if len(*k) == 0 || !b.exists() {
 		return
 	}
-	b.s.state.EachHold(b.words(), func(h arith.Hold) (arith.Hold, bool) {
+	b.each(func(h arith.Hold) (arith.Hold, bool) {
 		if h.Lent && h.Limit == arith.CountsID(old) {
 			h.Limit = arith.CountsID(l)
 			h.ChargedAt(now)
@@ -207,7 +207,7 @@ func (b loans) renewEach(now limiter.Tick) {
 			b.of.giveBack(i, now, h.Cost)
 		}
 	}
-	b.of.s.state.EachHold(b.of.words(), func(h arith.Hold) (arith.Hold, bool) { return h, !earlier(h) })
+	b.of.each(func(h arith.Hold) (arith.Hold, bool) { return h, !earlier(h) })
 	for _, h := range lent {
 		b.overdraw(&h, now)
 		h.ChargedAt(now)

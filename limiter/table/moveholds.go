@@ -56,13 +56,6 @@ func (b ledger) endID(h *arith.Hold, now limiter.Tick) {
 	b.p.expiresAt(max(h.End, arith.IDCharged(id)))
 }
 
-// endIDs is endID for all holds in a slot.
-func (b ledger) endIDs(now limiter.Tick) {
-	for _, h := range b.all() {
-		b.endID(&h, now)
-	}
-}
-
 // replaced lets the ids of holds be forgotten that the next copy of a slot has no more: what was not settled or kept
 // has ended where it came from. Here it would last longer, by as much as its copy was late. An id with another time
 // than the hold has been made anew since. A slot of another counter has no holds.
@@ -106,7 +99,7 @@ func (p *partition) endStray(k *arith.Key, id uint64, now limiter.Tick) bool {
 // to be charged.
 func (b ledger) strange(now limiter.Tick, by rises) (lent []arith.Hold) {
 	known := b.lastUntil(now)
-	b.s.state.EachHold(b.words(), func(h arith.Hold) (arith.Hold, bool) {
+	b.each(func(h arith.Hold) (arith.Hold, bool) {
 		if known[h.ID] {
 			return h, false
 		}
@@ -135,7 +128,7 @@ func (b ledger) lastUntil(now limiter.Tick) map[uint64]bool {
 		return known
 	}
 	ours := b.p.ledger(b.p.slots.at(i))
-	ours.s.state.EachHold(ours.words(), func(h arith.Hold) (arith.Hold, bool) {
+	ours.each(func(h arith.Hold) (arith.Hold, bool) {
 		if end := b.standing(h.ID).end; end != 0 {
 			known[h.ID], h.End = true, max(h.End, end)
 		}
@@ -337,7 +330,7 @@ func (t *Table) CancelHold(now limiter.Tick, c *arith.Charge, i int, at limiter.
 				e.in.giveBack(i, now, h.Cost)
 			}
 		}
-		e.in.s.state.EachHold(e.in.words(), func(h arith.Hold) (arith.Hold, bool) {
+		e.in.each(func(h arith.Hold) (arith.Hold, bool) {
 			if !gone(&h) {
 				return h, true
 			}

@@ -158,3 +158,36 @@ func TestRefundOfAHeldCheck(t *testing.T) {
 		}
 	}
 }
+
+// TestUnitsBeyondTheBoundStayKnownOnceAHoldEnds: what comes back of a hold does not depend on a later one that ends in
+// between, in a bucket that was charged beyond the bound of its level. Without the hold, the settlement of half the
+// limit would have leaked in half an hour.
+func TestUnitsBeyondTheBoundStayKnownOnceAHoldEnds(t *testing.T) {
+	l, err := limiter.NewLimit(limiter.Spec{Name: "l", Limit: limiter.MaxUnits, Window: time.Hour,
+		Algorithm: limiter.GCRA})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := New(Config{MaxKeys: 1000})
+	hold := func(at limiter.Tick, id, cost uint64, lasts time.Duration) {
+		t.Helper()
+		c, d := heldCharge(l, id, cost), limiter.Decision{}
+		c.ID.Hold = lasts
+		if err := table.Decide(at, c, &d); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+	}
+	hold(noon, 1, limiter.MaxUnits, 2*time.Hour)
+	if out, _ := table.Amend(noon, heldCharge(l, 2, limiter.MaxUnits/2), limiter.Amend{}); out.Over != limiter.MaxUnits/2 {
+		t.Fatal(out)
+	}
+	hold(noon+15*limiter.Minute, 3, 1, 15*time.Minute)
+	used(t, table, l, noon+40*limiter.Minute)
+	table.Amend(noon+45*limiter.Minute, heldCharge(l, 1, 0), limiter.Amend{})
+	var d limiter.Decision
+	c := heldCharge(l, 4, 1)
+	c.ID, c.Peek = nil, true
+	if table.Decide(noon+45*limiter.Minute, c, &d); d.Limit(0).Remaining != limiter.MaxUnits {
+		t.Errorf("%d units are left, want all of %d", d.Limit(0).Remaining, uint64(limiter.MaxUnits))
+	}
+}

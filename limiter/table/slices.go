@@ -185,7 +185,7 @@ func (b loans) take(l *limiter.Limit, id, missing uint64) uint64 {
 		}
 	}
 	if len(left) > 0 {
-		b.of.s.state.EachHold(b.of.words(), func(h arith.Hold) (arith.Hold, bool) {
+		b.of.each(func(h arith.Hold) (arith.Hold, bool) {
 			if units, some := left[h.ID]; some && h.Limit == counts && h.Lent && !h.Sliced {
 				h.Cost = units
 			}
@@ -203,7 +203,7 @@ func (b loans) set(l *limiter.Limit, id, was, rate uint64, now limiter.Tick) {
 	}
 	if arith.Accrues(l) {
 		if b.window(l, id) > 0 { // of the limit that it has replaced: what was charged stays
-			b.of.s.state.EachHold(b.of.words(), func(h arith.Hold) (arith.Hold, bool) {
+			b.of.each(func(h arith.Hold) (arith.Hold, bool) {
 				return h, h.ID != id || h.Sliced || h.Limit != arith.CountsID(l)
 			})
 		}
@@ -244,7 +244,7 @@ func (b loans) resize(l *limiter.Limit, id, units uint64, of *arith.Hold) {
 		h := arith.Hold{ID: id, End: of.End, At: of.At, Limit: of.Limit, Cost: units, Keep: true, Lent: true}
 		b.of.s.state.AddHold(b.of.words(), h)
 	}
-	b.of.s.state.EachHold(b.of.words(), func(h arith.Hold) (arith.Hold, bool) { return h, h.Cost > 0 })
+	b.of.each(func(h arith.Hold) (arith.Hold, bool) { return h, h.Cost > 0 })
 }
 
 // accrue charges what a slice may have used at its rate since it was charged, at the instant of that: the bucket loses
