@@ -73,6 +73,14 @@ func ofEnvoy() []mutation {
 		{name: "statistics of quotas never fall", pkg: service, test: "^TestQuotaStatisticsNeverFall$", edits: []edit{
 			{"internal/envoy/quotas.go", "was+min(n, math.MaxUint64-was)", "was+min(n, math.MaxUint64)"},
 		}},
+		{name: "who is denied for want of room may not ask at once", pkg: "./internal/front",
+			test: "^TestResetOfANewKeyWithoutRoom$", edits: []edit{
+				{"internal/front/header.go", "	return max(l.ResetAfter, l.RetryAfter)\n", "	return l.ResetAfter\n"},
+			}},
+		{name: "nor by a handler's header", pkg: "./middleware/httplimit", test: "^TestResetEpochOfWhoHasNoRoom$",
+			edits: []edit{
+				{"middleware/httplimit/fields.go", "front.Reset(n)", "n.ResetAfter"},
+			}},
 		{name: "a known key is no new one", pkg: "./internal/frontend", test: "^TestWhatDecidesSpendsKeys$", edits: []edit{
 			{"internal/frontend/keys.go", "max(1, a.Keys)-a.Known)", "max(1, a.Keys))"},
 		}},

@@ -41,6 +41,11 @@ func ofHostile() []mutation {
 		{name: "a member has one name", pkg: links, test: "^TestAMemberHasOneName$", edits: []edit{
 			{"internal/peerlink/session.go", "k.Instance == s.other && k.Name != s.name", "k.Instance == 0"},
 		}},
+		{name: "who gives a handshake up does not judge the certificate", pkg: links, test: "^TestTLSGivenUp$",
+			edits: []edit{
+				{"internal/peerlink/tls.go", "without a reason: it may have waited too long",
+					"since it does not accept this certificate"},
+			}},
 		{name: "invented names end with their teller", pkg: members, test: "^TestInventionsEndWithTheirTeller$",
 			edits: []edit{
 				{"internal/cluster/members/expelled.go", "		c.unsay(w.Name)\n", ""},

@@ -7,10 +7,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/middleware/httplimit"
 )
@@ -107,6 +109,28 @@ func TestResetEpochRoundsUp(t *testing.T) {
 		httplimit.Headers(httplimit.XRateLimit), httplimit.ResetAs(httplimit.ResetEpoch), httplimit.Now(at.now))
 	if got := get(h, "/").Header().Get("X-RateLimit-Reset"); got != fmt.Sprint(at.at.Unix()+1) {
 		t.Errorf("got %s, a millisecond after %d", got, at.at.Unix())
+	}
+}
+
+// Where no room is for the counter of a new caller, it is told by no field that it may ask again at once.
+func TestResetEpochOfWhoHasNoRoom(t *testing.T) {
+	at := newClock()
+	n, err := weir.Open(t.Context(), weir.Config{Now: at.now, MaxKeys: 1, Overflow: weir.OverflowDeny,
+		Rules: []byte("version: 1\nrules:\n  - {name: all, key: [user], limits: [10/hour]}\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close() })
+	h := limited(t, n, httplimit.Headers(httplimit.XRateLimit), httplimit.ResetAs(httplimit.ResetEpoch),
+		httplimit.Now(at.now), httplimit.User(func(r *http.Request) string { return r.URL.Path }))
+	get(h, "/first")
+	w := get(h, "/second")
+	after, err := strconv.ParseInt(w.Header().Get("Retry-After"), 10, 64)
+	if err != nil || w.Code != 429 || after == 0 {
+		t.Fatalf("premise: %d %v", w.Code, w.Header())
+	}
+	if got := w.Header().Get("X-RateLimit-Reset"); got != fmt.Sprint(at.at.Unix()+after) {
+		t.Errorf("it is reset at %s, and may ask again at %d", got, at.at.Unix()+after)
 	}
 }
 
