@@ -126,7 +126,7 @@ func (f *fallback) cancel(now limiter.Tick, v *verdict, cancelled []bool) {
 	switch {
 	case back.Charged == 0:
 	case v.charge.ID == nil:
-		f.table.Undo(now, &v.charge, r)
+		f.table.UndoIn(table.EveryPartition, now, &v.charge, r)
 	default:
 		first := 0
 		for i := range v.charge.Len() {

@@ -129,7 +129,7 @@ func ofHolds() []mutation {
 				{"internal/cluster/route/amend.go", "	case unanswered:\n", "	case false:\n"},
 			}},
 		{name: "an owner tells an estimate", pkg: "./cluster", test: "^TestOneNumberSettlesOneCost$", edits: []edit{
-			{"internal/cluster/amend.go", "out, q.Outcome.Shape = d.table.StandsFor(t.At, charge)",
+			{"internal/cluster/amend.go", "out, _, q.Outcome.Shape = d.table.StandsFor(t.At, charge)",
 				"out.State = limiter.AmendUnknown"},
 		}},
 		{name: "owners are asked for what an id stands for before they settle", pkg: "./cluster",

@@ -194,7 +194,7 @@ func ofTakeBacks() []mutation {
 		{name: "a partition takes back only what was charged to its keys", pkg: cluster,
 			test: "^TestEachPartitionTakesBackItsOwn$", edits: []edit{
 				{"limiter/table/keys.go", "	return t.takeBack(now, c, r, true, partition)\n",
-					"	return t.takeBack(now, c, r, true, everyPartition)\n"},
+					"	return t.takeBack(now, c, r, true, EveryPartition)\n"},
 			}},
 		{name: "what a merge may lack is not taken back for another partition", pkg: cluster,
 			test: "^TestEachPartitionTakesBackItsOwn$", edits: []edit{

@@ -179,8 +179,8 @@ func ofReceipts() []mutation {
 			}},
 		{name: "receipt: a decider takes its own charges back", pkg: tables, test: "^TestReceiptsOfOtherLimitsStay$",
 			edits: []edit{
-				{"limiter/table/keys.go", "	return t.takeBack(now, c, r, true, everyPartition)\n",
-					"	return t.takeBack(now, c, r, false, everyPartition)\n"},
+				{"limiter/table/keys.go", "	return t.takeBack(now, c, r, true, partition)\n",
+					"	return t.takeBack(now, c, r, false, partition)\n"},
 			}},
 		{name: "receipt: of a limit that was left, in Redis", pkg: redis, test: "^TestReceiptsOfLimitsThatChangeBack$",
 			edits: []edit{

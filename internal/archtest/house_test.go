@@ -561,7 +561,7 @@ func largeAllowed() map[string]allowance {
 		"internal/cluster/replica.Replica methods":   {116, machine},
 		"internal/cluster/replica.held fields":       {25, "it is what a member knows of one partition"},
 		"limiter/arith.rate methods":                 {112, arith},
-		"limiter/table.Table methods": {116,
+		"limiter/table.Table methods": {110,
 			"a table is one set of counters; its methods are in files by concern"},
 		"limiter/table.partition methods": {67, "it is one lock, with all that is done under it"},
 		"limiter/table.ledger methods":    {36, "each thing that can happen to a charge that can still change is one"},

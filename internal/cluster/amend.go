@@ -67,7 +67,7 @@ func (d *decider) amendTable(t *turn, q *route.Request) (out limiter.Amended, ch
 	switch charge := d.shareOf(t, q.Charge); {
 	case q.Back != nil:
 		if !d.table.TakeBack(t.At, charge, *q.Back) {
-			out, q.Outcome.Shape = d.table.StandsFor(t.At, charge)
+			out, _, q.Outcome.Shape = d.table.StandsFor(t.At, charge)
 		}
 		return out, out.State == limiter.AmendDone
 	case q.Amend.Extend && charge.Len() == 1:

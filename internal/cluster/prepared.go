@@ -101,7 +101,7 @@ func (x *preparations) conclude(t *turn, q *route.Request) {
 		arith.Fields(&receipt).Charged = here
 		id := q.Charge.ID
 		q.Charge.ID = nil // the charges alone: the id is forgotten, or stays although some are not made
-		x.table.Undo(t.At, q.Charge, receipt)
+		x.table.UndoIn(table.EveryPartition, t.At, q.Charge, receipt)
 		q.Charge.ID = id
 	}
 }

@@ -371,8 +371,11 @@ func (t *Table) extend(now limiter.Tick, c *arith.Charge, keys *[limiter.MaxKeys
 			t.holdTimes(now, &rest, &d, nil)
 		}
 		if result != decided || !d.Allowed {
-			if t.endsBy(now+limiter.Span(d.RetryAfter), c, &rest) {
-				d.RetryAfter = 0 // there is nothing to extend any more then
+			for i := range rest.Len() {
+				k := rest.Key(i)
+				if t.parts[PartitionOf(k)].ledgerOf(k).standing(c.ID.ID).end <= now+limiter.Span(d.RetryAfter) {
+					d.RetryAfter = 0 // there is nothing to extend any more then
+				}
 			}
 			return limiter.Amended{State: limiter.AmendDenied, RetryAfter: d.RetryAfter}, true, result
 		}
@@ -396,16 +399,6 @@ func (t *Table) extend(now limiter.Tick, c *arith.Charge, keys *[limiter.MaxKeys
 		}
 	}
 	return out, true, decided
-}
-
-// endsBy reports whether the hold of a charge's ID for one of some keys is over at an instant.
-func (t *Table) endsBy(at limiter.Tick, c, keys *arith.Charge) bool {
-	for i := range keys.Len() {
-		if t.parts[PartitionOf(keys.Key(i))].ledgerOf(keys.Key(i)).standing(c.ID.ID).end <= at {
-			return true
-		}
-	}
-	return false
 }
 
 // lengthen sets the end of a hold, and reports whether it is kept then.

@@ -19,40 +19,32 @@ type Extension struct {
 // Extend is [Table.Amend] with an amendment that extends, for a charge of one key. It also returns what it changed.
 func (t *Table) Extend(now limiter.Tick, c *arith.Charge, a limiter.Amend) (out limiter.Amended, x Extension,
 	changed bool) {
-	x.Was, x.WasEnd = t.term(now, c)
+	was, end, _ := t.StandsFor(now, c)
+	x.Was, x.WasEnd = was.Estimate, end
 	out, changed = t.Amend(now, c, a)
-	_, x.End = t.term(now, c)
+	_, x.End, _ = t.StandsFor(now, c)
 	if out.State == limiter.AmendDone {
 		t.locked(now, c, func() { t.parts[PartitionOf(c.Key(0))].extended.add(c, x) })
 	}
 	return out, x, changed
 }
 
-// term returns the estimate and the end of the hold that a charge's ID has for its first key; 0 if
-// it has none.
-func (t *Table) term(now limiter.Tick, c *arith.Charge) (estimate uint64, end limiter.Tick) {
-	t.locked(now, c, func() {
-		if e, known := t.entry(now, c, c.Key(0)); known && e.held() {
-			estimate, end = e.cost(), e.in.standing(e.id).end
-		}
-	})
-	return estimate, end
-}
-
 // StandsFor returns what a charge's ID stands for at its first key: AmendSettled with the cost, if it is
-// final; otherwise AmendUnknown, with what its hold has reserved as the estimate, 0 if it has none, and what the hold
-// knows of its check.
-func (t *Table) StandsFor(now limiter.Tick, c *arith.Charge) (out limiter.Amended, shape arith.Shape) {
+// final; otherwise AmendUnknown, with what its hold has reserved as the estimate, when that ends, and what it knows of
+// its check: 0 if it has none.
+func (t *Table) StandsFor(now limiter.Tick, c *arith.Charge) (out limiter.Amended, end limiter.Tick,
+	shape arith.Shape) {
 	out.State = limiter.AmendUnknown
 	t.locked(now, c, func() {
 		switch e, known := t.entry(now, c, c.Key(0)); {
 		case known && e.held():
-			out.Estimate, shape = e.cost(), e.in.standing(e.id).shape
+			has := e.in.standing(e.id)
+			out.Estimate, end, shape = e.cost(), has.end, has.shape
 		case known:
 			out.State, out.First = limiter.AmendSettled, e.cost()
 		}
 	})
-	return out, shape
+	return out, end, shape
 }
 
 // TakeBack takes an extension of the hold of a charge's only key back: what it added comes back, and

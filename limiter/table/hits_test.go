@@ -31,7 +31,7 @@ func TestUndoOfAFirstHit(t *testing.T) {
 	second, other := charge(100)
 	charge(1)
 	for c, d := range map[*arith.Charge]*limiter.Decision{first: of, second: other} {
-		tbl.Undo(now, c, d.Receipt)
+		tbl.UndoIn(EveryPartition, now, c, d.Receipt)
 	}
 	_, d := charge(1)
 	if got := d.Limit(0); got.Remaining != 998 || limiter.Span(got.ResetAfter) != limiter.Hour-3*limiter.Millisecond {

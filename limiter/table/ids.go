@@ -327,39 +327,34 @@ func (t *Table) decideRest(now limiter.Tick, c *arith.Charge, d *limiter.Decisio
 }
 
 // forgetIDs forgets the id of a charge that is taken back, for the keys where the receipt is of
-// the charge by which it is remembered. It returns the receipt without the limits of keys where
-// it is of another one: that charge is not made any more, or was made by a later check. Those that a hold gave
-// back are left out, too. Keys of other partitions than the given one are left alone.
+// the charge by which it is remembered, and its hold, which gives back what it has charged. It returns the receipt
+// with those limits that are still to be given back: without those of keys where the id is remembered by another charge
+// (that of the receipt is not made any more, or was made by a later check), and of those where it was that of a hold
+// which is over, since what that has charged was given back when it ended. Keys of other partitions than the given one
+// are left alone.
 func (t *Table) forgetIDs(now limiter.Tick, c *arith.Charge, r limiter.Receipt, only int) limiter.Receipt {
 	f := arith.Fields(&r)
 	n := 0
 	for i := range c.Len() {
 		k := c.Key(i)
 		if charged := chargedOf(&r, n, k); k.Cost > 0 && isIn(k, only) {
-			f.Charged &^= (charged &^ t.forgetID(now, c, k, f.Time, charged)) << n
+			rest := uint64(0)
+			known := t.change(now, c, k, func(e *entry) bool {
+				if e.charged(f.Time, k) && uint64(arith.IDParts(e.state())) == charged {
+					e.in.letGo(e.id)
+					rest = charged &^ e.in.giveBackAll(k, e.id, now)
+					e.forget()
+				}
+				return true
+			})
+			if !known && c.ID.Hold == 0 {
+				rest = charged
+			}
+			f.Charged &^= (charged &^ rest) << n
 		}
 		n += len(k.Rule.Limits)
 	}
 	return r
-}
-
-// forgetID forgets the id of a charge for one key, and its hold, which gives back what it has charged. It returns
-// which of the charged limits are still to be given back: none if the id is remembered by another charge,
-// or was that of a hold which is over, since what that has charged was given back when it ended.
-func (t *Table) forgetID(now limiter.Tick, c *arith.Charge, k *arith.Key, at limiter.Tick,
-	charged uint64) (rest uint64) {
-	known := t.change(now, c, k, func(e *entry) bool {
-		if e.charged(at, k) && uint64(arith.IDParts(e.state())) == charged {
-			e.in.letGo(e.id)
-			rest = charged &^ e.in.giveBackAll(k, e.id, now)
-			e.forget()
-		}
-		return true
-	})
-	if !known && c.ID.Hold == 0 {
-		return charged
-	}
-	return rest
 }
 
 // explainID adds to an explanation that the id of its charge is remembered.

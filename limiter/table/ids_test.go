@@ -260,7 +260,7 @@ func TestRepeatedReceipt(t *testing.T) {
 	if after.Repeated || after.Limit(0).Remaining != 17 || after.Limit(1).Remaining != 3 {
 		t.Errorf("%+v", after)
 	}
-	tab.Undo(idStart+9, charge1(rule, 1, 9, 3), first.Receipt) // late, of an earlier attempt
+	tab.UndoIn(EveryPartition, idStart+9, charge1(rule, 1, 9, 3), first.Receipt) // late, of an earlier attempt
 	ask(idStart+10, 3, &again)
 	if !again.Repeated || again.Limit(0).Remaining != 17 {
 		t.Errorf("a late cancel has taken back a later charge: %+v", again)

@@ -23,7 +23,7 @@ func (p *partition) importAll(entries []Entry, gone int64, now limiter.Tick, mod
 	for i := range entries {
 		e := &entries[i]
 		switch {
-		case !p.table.isID(e):
+		case !e.isID(p.table.ids.limit):
 		case mode == Merge && p.settledAlone(e, held):
 			p.table.registry.release(ids[i], 1)
 		case p.importID(e, ids[i], now, mode):
@@ -40,7 +40,7 @@ func (p *partition) importAll(entries []Entry, gone int64, now limiter.Tick, mod
 	for _, holds := range []bool{false, true} { // holds look at the counters beside them
 		for i := range entries {
 			e := &entries[i]
-			if holds == (e.Limit.Algorithm() == arith.Holds) && !p.table.isID(e) &&
+			if holds == (e.Limit.Algorithm() == arith.Holds) && !e.isID(p.table.ids.limit) &&
 				p.importOne(e, ids[i], now, mode, by) {
 				fresh--
 			}
@@ -60,7 +60,7 @@ func (p *partition) reserveImport(entries []Entry, ids []uint16, gone int64, now
 	bytes, blocks, freshIDs := int64(0), 0, int64(0)
 	for i := range entries {
 		e := &entries[i]
-		isID := p.table.isID(e)
+		isID := e.isID(p.table.ids.limit)
 		l := e.Limit
 		if isID {
 			l = p.table.ids.limit
@@ -113,9 +113,9 @@ func (p *partition) reserveImport(entries []Entry, ids []uint16, gone int64, now
 	return ids, fresh, decided
 }
 
-// isID reports whether an entry is an id.
-func (t *Table) isID(e *Entry) bool {
-	return e.Limit.Algorithm() == arith.Remembered && arith.NameID(e.Limit) == arith.NameID(t.ids.limit)
+// isID reports whether an entry is an id, for which a limit stands.
+func (e *Entry) isID(ids *limiter.Limit) bool {
+	return e.Limit.Algorithm() == arith.Remembered && arith.NameID(e.Limit) == arith.NameID(ids)
 }
 
 // importID imports an id, for which the limit with a number was counted, and reports whether it was added.

@@ -84,23 +84,18 @@ func (t *Table) Reset(now limiter.Tick, c *arith.Charge) int {
 // The epoch of the receipt is that of this table's decision, or 0: then a receipt of the very instant of a reset is
 // void.
 func (t *Table) Refund(now limiter.Tick, c *arith.Charge, r limiter.Receipt) int {
-	return t.takeBack(now, c, r, false, everyPartition)
+	return t.takeBack(now, c, r, false, EveryPartition)
 }
 
-// Undo is Refund for a decider that takes back a charge of its own, which no caller knows. It
-// does not void receipts because of limits that were replaced: charges that nobody was told of
-// would stay, and between the check and its end there is no more than a round trip. It ignores the epoch.
-func (t *Table) Undo(now limiter.Tick, c *arith.Charge, r limiter.Receipt) int {
-	return t.takeBack(now, c, r, true, everyPartition)
-}
+// EveryPartition stands for all partitions.
+const EveryPartition = -1
 
-// UndoIn is Undo for the keys of one partition.
+// UndoIn is Refund for a decider that takes back a charge of its own, which no caller knows, from the keys of one
+// partition, or [EveryPartition]. It does not void receipts because of limits that were replaced: charges that nobody
+// was told of would stay, and between the check and its end there is no more than a round trip. It ignores the epoch.
 func (t *Table) UndoIn(partition int, now limiter.Tick, c *arith.Charge, r limiter.Receipt) int {
 	return t.takeBack(now, c, r, true, partition)
 }
-
-// everyPartition stands for all partitions.
-const everyPartition = -1
 
 // takeBack takes back the charges of the keys in one partition, or in every.
 func (t *Table) takeBack(now limiter.Tick, c *arith.Charge, r limiter.Receipt, own bool, only int) int {
@@ -139,7 +134,7 @@ func (t *Table) takeBack(now limiter.Tick, c *arith.Charge, r limiter.Receipt, o
 
 // isIn reports whether a key is of a partition.
 func isIn(k *arith.Key, partition int) bool {
-	return partition == everyPartition || PartitionOf(k) == partition
+	return partition == EveryPartition || PartitionOf(k) == partition
 }
 
 // SetName sets the name of a key, without that of a limit, after a decision requested

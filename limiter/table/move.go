@@ -221,7 +221,7 @@ func (t *Table) overwriteKey(part int, now limiter.Tick, e *Entry) (done bool, e
 	defer p.mu.Unlock()
 	p.advance(now)
 	p.arriveAll(now) // a hold that is over ends its id, and not the one that comes
-	if t.isID(e) {
+	if e.isID(t.ids.limit) {
 		state := e.State
 		state.Import(t.ids.limit, nil, now)
 		return state.Time > now && p.putID(t.order.of(e.Hi), e.Lo, state, e.From, now), nil

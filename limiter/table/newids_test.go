@@ -15,7 +15,7 @@ import (
 // idsOf returns the ids of a partition that count at now, in an order of their own.
 func idsOf(t *Table, part int, now limiter.Tick) (all []Entry) {
 	t.Export(part, now, func(e Entry) {
-		if t.isID(&e) {
+		if e.isID(t.ids.limit) {
 			e.Limit, e.Words, e.From = nil, nil, 0
 			all = append(all, e)
 		}
@@ -55,7 +55,7 @@ func TestACopyGetsTheIDsThatCame(t *testing.T) {
 					changed = append(changed, id)
 					stayed++
 				} else if came++; r.IntN(20) == 0 {
-					owner.Undo(now, c, d.Receipt)
+					owner.UndoIn(EveryPartition, now, c, d.Receipt)
 					changed = append(changed, IDOf(c.Key(0), c.ID.ID).Hi, IDOf(c.Key(c.Len()-1), c.ID.ID).Hi)
 					break
 				}

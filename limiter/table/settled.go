@@ -12,22 +12,19 @@ import (
 // it costs something; false if it has none. It is safe for concurrent use.
 func (t *Table) Remembers(now limiter.Tick, c *arith.Charge) bool {
 	for i := range c.Len() {
-		if t.remembersKey(now, c, c.Key(i)) {
+		k := c.Key(i)
+		if c.ID == nil || k.Cost == 0 {
+			continue
+		}
+		p := &t.parts[PartitionOf(k)]
+		p.mu.Lock()
+		_, _, live := t.findID(now, c, k)
+		p.mu.Unlock()
+		if live {
 			return true
 		}
 	}
 	return false
-}
-
-func (t *Table) remembersKey(now limiter.Tick, c *arith.Charge, k *arith.Key) bool {
-	if c.ID == nil || k.Cost == 0 {
-		return false
-	}
-	p := &t.parts[PartitionOf(k)]
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, _, live := t.findID(now, c, k)
-	return live
 }
 
 // ResetOnce is [Table.Reset] of keys that cost something, by a charge with an id of its own, which is

@@ -263,7 +263,7 @@ func TestReceiptsOfOtherLimitsStay(t *testing.T) {
 	if x.table.Refund(x.now, x.charge("r", 1, 2, after), own); x.left("r", 1, after) != was {
 		t.Errorf("%d left, and %d before a refund that is void", x.left("r", 1, after), was)
 	}
-	if x.table.Undo(x.now, x.charge("r", 1, 2, after), own); x.left("r", 1, after) != was+2 {
+	if x.table.UndoIn(EveryPartition, x.now, x.charge("r", 1, 2, after), own); x.left("r", 1, after) != was+2 {
 		t.Errorf("%d left, and %d before the decider took 2 back", x.left("r", 1, after), was)
 	}
 }
