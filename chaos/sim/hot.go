@@ -138,8 +138,9 @@ func (l *lending) note(w *World) {
 	for _, n := range w.live() {
 		all = append(all, n.core.Summary().Leases...)
 	}
+	lost := l.lost(w)
 	for _, k := range w.keys {
-		units := l.unreturned(w, k)
+		units := l.unused[k] + lost[k.rule.Name]
 		for _, x := range all {
 			if x.Key.Hash == k.hash {
 				units += int(x.Units - x.Used)
@@ -179,19 +180,22 @@ func (l *lending) waste(k *key, units int) {
 }
 
 // unreturned returns how many units of a key, or of another with its rule, were lent, not used, and may be charged.
-func (l *lending) unreturned(w *World, k *key) int {
-	units := l.unused[k]
+func (l *lending) unreturned(w *World, k *key) int { return l.unused[k] + l.lost(w)[k.rule.Name] }
+
+// lost returns how many units were lent by a rule, and are neither held nor returned, by the names of rules.
+func (l *lending) lost(w *World) map[string]int {
 	if !l.on {
-		return 0
+		return nil
 	}
+	units := make(map[string]int)
 	for _, n := range w.nodes {
-		units += int(n.core.Summary().LeasesLost[k.rule.Name])
+		for rule, lost := range n.core.Summary().LeasesLost {
+			units[rule] += int(lost)
+		}
 	}
 	for _, b := range l.borrowers {
-		if b.k.rule.Name == k.rule.Name {
-			for _, n := range b.held.Lost() {
-				units += int(n)
-			}
+		for _, n := range b.held.Lost() {
+			units[b.k.rule.Name] += int(n)
 		}
 	}
 	return units
