@@ -33,7 +33,7 @@ type disks struct {
 	empty    bool                    // partitions may start empty: the run has not settled yet
 	lost     map[int]limiter.Tick    // when all who had a partition had ended, until it is restored
 	late     limiter.Tick            // how late the timers of a node were at most
-	away     map[string]bool         // who ended in an outage and is not back; true: it had just joined
+	away     map[string]bool         // who ended in an outage and is not back; true: it had just joined, or left
 	joinedAt map[string]limiter.Tick // when they started first
 	lostAt   limiter.Tick            // when one was lost, or became older; 0 if none was
 	endedAt  limiter.Tick            // when the last outage began
@@ -81,7 +81,8 @@ type nodeDisk struct {
 	store cluster.Store
 	core  *cluster.Disk
 	bytes []byte
-	read  int // records at the start
+	read  int  // records at the start
+	knows bool // another member, by these: it had met one when it saved last
 }
 
 // configure makes a node keep what it holds on its disk.
@@ -116,7 +117,8 @@ func (d *disks) back(n *Node) {
 	}
 }
 
-// waited returns how many members are not back that the disks of others know of: who had just joined was not saved.
+// waited returns how many members are not back that the disks of others know of: who had just joined was not saved, and
+// who left while the others ended need not be waited for.
 func (d *disks) waited() (n int) {
 	for _, joined := range d.away {
 		if !joined {
@@ -144,6 +146,7 @@ func (d *nodeDisk) restore() {
 		var failed error
 		err := w.codec.Read(r.Data, func(f *peer.Frame) {
 			r.Refused, failed = d.core.Restore(f, limiter.Tick(r.At), r.Keys)
+			d.knows = d.knows || slices.ContainsFunc(f.Known, func(k peer.Known) bool { return k.Name != d.n.name })
 			scribble(f)
 		})
 		if err == nil {
@@ -335,6 +338,7 @@ func (w *World) outage(rules map[string]*limiter.Rule) {
 			after = w.between(0, spread)
 		}
 		w.after(after, func() {
+			d.away[n.name] = d.away[n.name] || n.leftAt != 0
 			n.crash(false)
 			if i == changed && what == 0 {
 				w.logf("the disk of %s is lost", n.name)
@@ -391,9 +395,9 @@ func (w *World) startsEmpty(n *Node, part int) {
 	if d.forgot {
 		return
 	}
-	knows := func(o *Node) bool { return o.disk.read > 0 && n.core.View().Has(o.inst) }
+	knows := func(o *Node) bool { return o.disk.knows && n.core.View().Has(o.inst) }
 	if d.lostAt != 0 && !slices.ContainsFunc(w.live(), knows) {
-		return // nobody whom it has met has saved anything: one has lost its disk, others had just begun
+		return // nobody whom it has met knows of others: one has lost its disk, and who had just begun saved before it met one
 	}
 	if _, not := d.unsaved[part]; d.lostAt != 0 && (not || !d.cut) {
 		return // its owner or its heir may have ended before it saved what it had, and those that go on have dropped theirs

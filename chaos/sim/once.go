@@ -160,12 +160,12 @@ func charged(d *limiter.Decision, i int) bool {
 }
 
 // checkOnce returns an error if checks with an id were charged, and admitted, more than once:
-// beyond what may be lost with its id when an owner is.
+// beyond what may be lost with its id when an owner is, and what disks may lack.
 func (w *World) checkOnce(k *key, takeovers int) error {
 	if w.crowd.maxKeys > 0 || w.split && k.part < table.Partitions {
 		return nil // there may be no room to remember ids, or an owner on each side
 	}
-	if most := takeovers*k.d + w.losses[k.part]*k.limit; k.again > most {
+	if most := takeovers*k.d + w.losses[k.part]*k.limit + k.anew; k.again > most {
 		return fmt.Errorf("%s (partition %d): %d units of checks with ids were admitted again, at most %d (%d takeovers)",
 			k.rule.Name, k.part, k.again, most, takeovers)
 	}

@@ -18,9 +18,10 @@ func TestSeedsThatFailed(t *testing.T) {
 		{Chaos, 500015, false}, {Outages, 35, false}, {Outages, 2900076, false}, {Crash, 35, true}, {Outages, 54, true},
 		{Sides, 6001126, false}, {Sides, 6000380, false}, {Split, 6000386, false}, {Sides, 6000684, false},
 		{Outages, 6000385, false}, {Suspicion, 6000696, false}, {Outages, 7026156, false}, {Outages, 7501573, false},
-		{Outages, 7611469, false},
+		{Outages, 7611469, false}, {Outages, 7801541, true}, {Outages, 7810053, false}, {Outages, 7818411, false},
 	} {
 		w := worldOf(test.kind, test.seed)
+		w.near.lending.clients = test.lends && test.seed%12 == 5 // as in Run
 		if w.near.lending.on = test.lends; !test.lends || test.seed%2 > 0 {
 			w.stronger, w.broader = newStronger(test.kind, test.seed), newBroader(test.kind, test.seed)
 		}
