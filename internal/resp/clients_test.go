@@ -63,7 +63,11 @@ except redis.ResponseError as e:
 from redis.cluster import RedisCluster
 r = RedisCluster(host="127.0.0.1", port=int("` + port + `"))
 print(r.execute_command("CL.THROTTLE", "cluster", 0, 1, 60), r.execute_command("CL.THROTTLE", "cluster", 0, 1, 60))
-`}, "[0, 1, 0, -1, 60] [1, 1, 0, 60, 60]\n"},
+print(r.execute_command("WEIR.CHECK", "/towns", "USER", "cluster")[:2])
+print(r.execute_command("WEIR.RESET", "/towns", "USER", "cluster"))
+r = RedisCluster(host="127.0.0.1", port=int("` + port + `"), read_from_replicas=True)
+print(r.execute_command("CL.THROTTLE", "cluster", 0, 1, 60))
+`}, "[0, 1, 0, -1, 60] [1, 1, 0, 60, 60]\n[b'allowed', 1]\n1\n[1, 1, 0, 60, 60]\n"},
 		"ruby-redis": {[]string{"ruby", "-e", `
 require "redis"
 r = Redis.new(port: ` + port + `)

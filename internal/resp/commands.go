@@ -16,7 +16,8 @@ type command struct {
 	method string // its name for the observer
 	// least and most are how many arguments it takes after its name; most is -1 for any.
 	least, most int
-	// key is the index of the argument that is a key, from 1; 0: it has none.
+	// key is the index of the argument that is a key, from 1; 0: it has none. Some clients of a Redis Cluster send
+	// nowhere what has none, so a path is one too.
 	key int
 	// open commands are answered before the client has proved who it is.
 	open bool
@@ -44,12 +45,12 @@ func newCommands() map[string]*command {
 	commands := make(map[string]*command)
 	for _, k := range []command{
 		{name: "CL.THROTTLE", least: 0, most: -1, key: 1, check: true, run: doThrottle},
-		{name: "WEIR.CHECK", least: 1, most: -1, check: true, run: doWeirCheck},
-		{name: "WEIR.PEEK", least: 1, most: -1, check: true, run: doWeirPeek},
-		{name: "WEIR.RESET", least: 1, most: -1, changes: changesOnce, run: doWeirReset},
-		{name: "WEIR.SETTLE", least: 1, most: -1, changes: changesOnce, run: doWeirSettle},
-		{name: "WEIR.CANCEL", least: 1, most: -1, changes: changesOnce, run: doWeirCancel},
-		{name: "WEIR.EXTEND", least: 1, most: -1, changes: changesOnce, run: doWeirExtend},
+		{name: "WEIR.CHECK", least: 1, most: -1, key: 1, check: true, run: doWeirCheck},
+		{name: "WEIR.PEEK", least: 1, most: -1, key: 1, check: true, run: doWeirPeek},
+		{name: "WEIR.RESET", least: 1, most: -1, key: 1, changes: changesOnce, run: doWeirReset},
+		{name: "WEIR.SETTLE", least: 1, most: -1, key: 1, changes: changesOnce, run: doWeirSettle},
+		{name: "WEIR.CANCEL", least: 1, most: -1, key: 1, changes: changesOnce, run: doWeirCancel},
+		{name: "WEIR.EXTEND", least: 1, most: -1, key: 1, changes: changesOnce, run: doWeirExtend},
 		{name: "EVALSHA", least: 2, most: -1, key: 3, check: true, run: doEvalSHA},
 		{name: "EVAL", least: 2, most: -1, key: 3, check: true, run: doEval},
 		{name: "SCRIPT", least: 1, most: -1, run: doScript},
@@ -66,6 +67,8 @@ func newCommands() map[string]*command {
 		{name: "COMMAND", least: 0, most: -1, run: doCommand},
 		{name: "CLIENT", least: 1, most: -1, run: doClient},
 		{name: "CLUSTER", least: 1, most: -1, run: doCluster},
+		{name: "READONLY", least: 0, most: 0, run: doReadOnly},
+		{name: "READWRITE", least: 0, most: 0, run: doReadOnly},
 		{name: "HELLO", least: 0, most: -1, open: true, run: doHello},
 		{name: "AUTH", least: 1, most: 2, open: true, run: doAuth},
 		{name: "QUIT", least: 0, most: -1, open: true, now: true, run: doQuit},

@@ -153,6 +153,13 @@ func doCluster(_ context.Context, c *conn, args []string) {
 	c.served("CLUSTER", "OK")
 }
 
+// doReadOnly answers READONLY and READWRITE, with which clients of a Redis Cluster open connections if they may read
+// from replicas. Any member answers anything.
+func doReadOnly(_ context.Context, c *conn, _ []string) {
+	c.reply.ok()
+	c.served("READONLY", "OK")
+}
+
 // hello answers HELLO [version [AUTH user password] [SETNAME name]].
 func doHello(ctx context.Context, c *conn, args []string) {
 	resp3 := c.reply.resp3
