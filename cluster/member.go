@@ -158,30 +158,21 @@ func (m *member) startGossip(ctx context.Context) (peer.Member, error) {
 		self.State = peer.Joining
 		m.joining.Store(true)
 	}
-	m.advertise(&self, host)
+	meta := func(gossips string) peer.Member {
+		m.advertise(&self, cmp.Or(host, gossips))
+		return self
+	}
 	m.gossip, err = gossip.Open(ctx, gossip.Config{
 		Name: self.Name, Instance: instance, ClusterName: m.clusterName(), RingConfig: ring.ConfigHash(),
 		SecretMark: gossip.SecretMark(m.Secret, m.clusterName()),
 		SecondMark: gossip.SecretMark(m.SecondSecret, m.clusterName()), BindAddr: m.config.GossipAddr,
 		Advertise: m.config.Advertise, Join: m.config.Join, Keys: m.config.GossipKeys,
-		Meta: self, Logger: m.log, OnMembers: m.onMembers, Refused: m.config.PeerRefused,
+		Meta: meta, Logger: m.log, OnMembers: m.onMembers, Refused: m.config.PeerRefused,
 		Vouched:  func(k peer.Known) bool { c := m.vouching.Load(); return c != nil && c.Vouched(k) },
 		Panicked: func(v any) { m.guard.Caught(guard.Gossip, v) },
 		Listen:   m.network.gossip, Resolve: m.network.resolve,
 	})
-	if err != nil {
-		return self, err
-	}
-	if host == "" {
-		// Gossip is bound to every address, and has chosen one to advertise.
-		for _, o := range m.gossip.Members() {
-			if h, _, err := net.SplitHostPort(o.GossipAddr); err == nil && o.Name == self.Name {
-				m.advertise(&self, h)
-			}
-		}
-		return self, m.gossip.Update(self)
-	}
-	return self, nil
+	return self, err
 }
 
 // clusterName returns the name that keys the hash of counters together with the secret.

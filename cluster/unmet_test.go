@@ -24,7 +24,9 @@ func TestWhoOnlyGossipsIsUnmet(t *testing.T) {
 		g, err := gossip.Open(t.Context(), gossip.Config{
 			Name: "spirit-" + state.String(), Instance: peer.Instance(7 + i), ClusterName: "weir", RingConfig: ring.ConfigHash(),
 			BindAddr: "127.0.0.1:0", Join: []string{gossipAddr(n)},
-			Meta: peer.Member{State: state, PeerAddr: l.Addr().String(), Wire: 2}, Logger: slog.New(slog.DiscardHandler),
+			Meta: func(string) peer.Member {
+				return peer.Member{State: state, PeerAddr: l.Addr().String(), Wire: 2}
+			}, Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)

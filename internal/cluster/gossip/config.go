@@ -99,9 +99,10 @@ type Config struct {
 	// Keys encrypt gossip. Each has 16, 24 or 32 bytes. The first encrypts, all decrypt.
 	// Default none: anyone who reaches the port can take part, and impersonate others.
 	Keys [][]byte
-	// Meta is what this node tells the others about itself. Name, Instance and
-	// GossipAddr are filled in.
-	Meta peer.Member
+	// Meta, unless nil, returns what this node tells the others about itself, given the host
+	// of its GossipAddr. Open calls it once, before others hear of the node. Name, Instance
+	// and GossipAddr are filled in.
+	Meta func(host string) peer.Member
 	// Logger receives problems, and changes of members. It is called from a goroutine of
 	// its own. At most 256 lines wait for it; further ones are dropped and counted.
 	Logger *slog.Logger
@@ -243,6 +244,15 @@ func profile() *memberlist.Config {
 	// Packets are small, and compressing one costs more than sending it.
 	c.EnableCompression = false
 	return c
+}
+
+// tells returns what this node tells the others about itself first; addr is its GossipAddr.
+func (c *Config) tells(addr string) peer.Member {
+	if c.Meta == nil {
+		return peer.Member{}
+	}
+	host, _, _ := net.SplitHostPort(addr) // net.JoinHostPort made it
+	return c.Meta(host)
 }
 
 // listen returns a transport for memberlist, which is listening, and its port.

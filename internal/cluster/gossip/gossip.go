@@ -77,9 +77,6 @@ func Open(ctx context.Context, cfg Config) (*Gossip, error) {
 	g.news = &memberlist.TransmitLimitedQueue{NumNodes: g.size, RetransmitMult: profile().RetransmitMult}
 	g.self = about{cluster: cfg.ClusterName, ring: cfg.RingConfig, secret: cfg.SecretMark,
 		started: uint64(time.Now().UnixMilli())}
-	if err := g.describe(cfg.Meta); err != nil {
-		return nil, err
-	}
 	g.log = newThrottledLog(cfg.Logger, time.Now)
 	g.log.refused = cfg.Refused
 	g.wg.Go(g.log.run)
@@ -138,6 +135,9 @@ func (g *Gossip) start(ctx context.Context) error {
 	addr, err := g.ownAddr(transport, conf)
 	if err == nil {
 		g.self.GossipAddr = addr
+		err = g.describe(g.cfg.tells(addr))
+	}
+	if err == nil {
 		g.join.init(g.cfg.Join, addr, g.ownAddrs(conf.BindPort))
 		g.ml, err = memberlist.Create(conf)
 	}

@@ -47,7 +47,7 @@ func TestUpdateSpreads(t *testing.T) {
 	a := start(t, "a")
 	b := start(t, "b", a.addr)
 	a.sees("a", "b")
-	meta := b.cfg.Meta
+	meta := b.cfg.Meta("")
 	meta.State, meta.RulesHash, meta.HTTPAddr = peer.Leaving, 1234567890123456789, "10.0.0.1:80"
 	meta.Name, meta.Instance = "somebody else", 99 // are not its to change
 	if err := b.Update(meta); err != nil {
@@ -63,7 +63,7 @@ func TestUpdateSpreads(t *testing.T) {
 
 func TestUpdateOfTooMuch(t *testing.T) {
 	a := start(t, "a")
-	meta := a.cfg.Meta
+	meta := a.cfg.Meta("")
 	meta.HTTPAddr = strings.Repeat("x", 600)
 	if err := a.Update(meta); !errors.Is(err, ErrMeta) {
 		t.Errorf("600 bytes of address: %v, want ErrMeta", err)
@@ -207,7 +207,7 @@ func TestAfterLeaveAndClose(t *testing.T) {
 	if err := a.Leave(time.Second); !errors.Is(err, ErrClosed) {
 		t.Errorf("leaving twice: %v, want ErrClosed", err)
 	}
-	if err := a.Update(a.cfg.Meta); !errors.Is(err, ErrClosed) {
+	if err := a.Update(a.cfg.Meta("")); !errors.Is(err, ErrClosed) {
 		t.Errorf("an update after leaving: %v, want ErrClosed", err)
 	}
 	a.crash()
@@ -242,7 +242,7 @@ func TestChangesGather(t *testing.T) {
 	}
 	<-inside
 	for i := range uint64(10) {
-		meta := cfg.Meta
+		meta := cfg.Meta("")
 		meta.RulesHash = i + 1
 		if err := n.Update(meta); err != nil {
 			t.Fatal(err)
@@ -279,7 +279,7 @@ func TestConfigIsChecked(t *testing.T) {
 		{"no port to join", func(c *Config) { c.Join = []string{"host"} }, "host:port"},
 		{"port 0 to join", func(c *Config) { c.Join = []string{"host:0"} }, "host:port"},
 		{"too many to join", func(c *Config) { c.Join = slices.Repeat([]string{"host:1"}, MaxJoin+1) }, "65 addresses"},
-		{"too much to say", func(c *Config) { c.Meta.PeerAddr = strings.Repeat("p", 600) }, "512"},
+		{"too much to say", func(c *Config) { c.Meta = says(peer.Member{PeerAddr: strings.Repeat("p", 600)}) }, "512"},
 		{"nowhere to listen", func(c *Config) { c.BindAddr = "nowhere" }, "host:port"},
 		{"a port that is none", func(c *Config) { c.BindAddr = "127.0.0.1:http" }, "host:port"},
 		{"no address of a machine", func(c *Config) { c.Advertise = "0.0.0.0" }, "no other node can connect to it"},

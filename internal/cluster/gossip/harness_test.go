@@ -68,7 +68,7 @@ func configure(t testing.TB, name string, join ...string) (*node, Config) {
 	cfg := Config{
 		Name: name, Instance: peer.Instance(instances.Add(1)), ClusterName: "test", RingConfig: 7,
 		BindAddr: "127.0.0.1:0", Join: join,
-		Meta:   peer.Member{State: peer.Active, PeerAddr: name + ":7947", Version: "test"},
+		Meta:   says(peer.Member{State: peer.Active, PeerAddr: name + ":7947", Version: "test"}),
 		Logger: slog.New(slog.NewTextHandler(n, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		OnMembers: func(m []peer.Member) {
 			n.mu.Lock()
@@ -86,6 +86,9 @@ func configure(t testing.TB, name string, join ...string) (*node, Config) {
 	}
 	return n, cfg
 }
+
+// says is what a node tells the others about itself, wherever it is.
+func says(m peer.Member) func(string) peer.Member { return func(string) peer.Member { return m } }
 
 // open opens a configured node.
 func (n *node) open(cfg Config) error {

@@ -60,7 +60,7 @@ func TestTheEarlierOfOneNameStays(t *testing.T) {
 	one.self.started += uint64(time.Hour / time.Millisecond)
 	later := one.self.started
 	one.Gossip.mu.Unlock()
-	if err := one.Update(one.cfg.Meta); err != nil {
+	if err := one.Update(one.cfg.Meta("")); err != nil {
 		t.Fatal(err)
 	}
 	a.until("it knows when x was started", func() bool {

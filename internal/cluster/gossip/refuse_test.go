@@ -363,7 +363,7 @@ func TestKeysAreRotated(t *testing.T) {
 			}
 			// The members can talk after each step.
 			hash++
-			meta := n.cfg.Meta
+			meta := n.cfg.Meta("")
 			meta.RulesHash = hash
 			if err := n.Update(meta); err != nil {
 				t.Fatal(err)

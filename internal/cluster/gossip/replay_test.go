@@ -79,7 +79,7 @@ func TestReplayedAndAltered(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.sees("a", "b")
-	meta := cfg.Meta
+	meta := cfg.Meta("")
 	meta.RulesHash = 7
 	if err := b.Update(meta); err != nil {
 		t.Fatal(err)
