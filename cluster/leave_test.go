@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/cluster"
 )
 
 // All calls that tell a node to leave or close return, however many there are.
@@ -110,6 +111,20 @@ func TestTheLastOneSaysSo(t *testing.T) {
 	}
 	if err := last.Cluster().Leave(context.Background()); err != nil || !strings.Contains(log.String(), lost) {
 		t.Errorf("%v; the last one says %s", err, log)
+	}
+}
+
+// A node that leaves while it still waits for others has no counters that could be lost.
+func TestWhoIsStillJoiningLosesNothing(t *testing.T) {
+	var log syncBuffer
+	config := memberConfig("node-1", hundred, "127.0.0.1:1") // nobody is there
+	config.Cluster.(*cluster.Config).Expect = 2
+	config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	if err := open(t, config).Cluster().Leave(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if says := log.String(); !strings.Contains(says, "is leaving") || strings.Contains(says, "are lost") {
+		t.Errorf("it says %s", says)
 	}
 }
 

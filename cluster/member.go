@@ -384,7 +384,7 @@ func (m *member) report() {
 // for that one, and mine is false. The error reports that not everything was handed over
 // in time.
 func (m *member) handOver(ctx context.Context) (mine bool, err error) {
-	begun := time.Now()
+	begun, joining := time.Now(), m.joining.Load()
 	mine = m.membership.Leave(func(whole bool) {
 		m.whole = whole
 		close(m.handed)
@@ -400,7 +400,7 @@ func (m *member) handOver(ctx context.Context) (mine bool, err error) {
 		return mine, errors.New("weir: some counters could not be handed over; the other members continue from their copies")
 	}
 	switch {
-	case !mine:
+	case !mine, joining && m.keeper == nil: // a joining node owns no counters, but for those of a directory
 	case m.stays():
 		m.log.Info("all counters were handed over", "took", time.Since(begun).Round(time.Millisecond))
 	default:
