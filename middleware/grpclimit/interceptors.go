@@ -2,6 +2,7 @@ package grpclimit
 
 import (
 	"context"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -44,15 +45,17 @@ func (l *Limiter) StreamServer() grpc.StreamServerInterceptor {
 		call := Call{Method: info.FullMethod, Kind: Stream}
 		return l.serve(ss.Context(), &call, ss.SetHeader, func(out *Result) error {
 			if l.core.Settling != nil {
-				ss = &sending{ServerStream: ss, result: out}
+				seen := &sending{ServerStream: ss}
+				defer seen.report(out) // also if the method panics
+				ss = seen
 			}
 			if !l.perMessage {
 				return next(srv, ss)
 			}
 			limited := &messages{ServerStream: ss, limiter: l, call: Call{Method: info.FullMethod, Kind: Message}}
 			err := next(srv, limited)
-			if limited.denied != nil {
-				return limited.denied // even if the method returned another error, or nil
+			if denied := limited.denied.Load(); denied != nil {
+				return *denied // even if the method returned another error, or nil
 			}
 			return err
 		})
@@ -60,19 +63,19 @@ func (l *Limiter) StreamServer() grpc.StreamServerInterceptor {
 }
 
 // messages is a stream that checks each received message. As with any stream, one
-// goroutine at a time may receive.
+// goroutine at a time may receive. It may do so still when the method has returned.
 type messages struct {
 	grpc.ServerStream
 	limiter *Limiter
 	call    Call
-	denied  error
+	denied  atomic.Pointer[error]
 }
 
 // RecvMsg receives a message. If it is denied, RecvMsg returns the error of the denial,
 // now and in all later calls.
 func (s *messages) RecvMsg(m any) error {
-	if s.denied != nil {
-		return s.denied
+	if denied := s.denied.Load(); denied != nil {
+		return *denied
 	}
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
@@ -80,7 +83,9 @@ func (s *messages) RecvMsg(m any) error {
 	s.call.Message = m
 	err := s.limiter.check(s.Context(), &s.call, nil)
 	s.call.Message = nil
-	s.denied = err
+	if err != nil {
+		s.denied.Store(&err)
+	}
 	return err
 }
 

@@ -2,6 +2,7 @@ package grpclimit
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -121,18 +122,30 @@ func (l *Limiter) settled(ctx context.Context, call *Call, c *middle.Check, out 
 		})
 }
 
-// sending is a stream that sees what its method sends.
+// sending is a stream that sees what its method sends. A goroutine may send still when the
+// method has returned.
 type sending struct {
 	grpc.ServerStream
-	result *Result
+	mu   sync.Mutex
+	last any
+	sent int64
+}
+
+// report fills in what was sent until now.
+func (s *sending) report(out *Result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out.Last, out.Sent = s.last, s.sent
 }
 
 // SendMsg sends a message.
 func (s *sending) SendMsg(m any) error {
 	err := s.ServerStream.SendMsg(m)
 	if err == nil {
-		s.result.Last = m
-		s.result.Sent++
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.last = m
+		s.sent++
 	}
 	return err
 }
