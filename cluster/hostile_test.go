@@ -51,7 +51,8 @@ func join(tb testing.TB, name string, at *weir.Node) *hostile {
 	serving.Go(func() { _ = h.links.Serve(listener) }) // it ends with the test
 	h.gossip, err = gossip.Open(tb.Context(), gossip.Config{
 		Name: name, Instance: h.self.Instance, ClusterName: rules.DefaultClusterName, RingConfig: ring.ConfigHash(),
-		BindAddr: "127.0.0.1:0", Join: []string{gossipAddr(at)}, Meta: func(string) peer.Member { return h.self }, Logger: slog.New(slog.DiscardHandler),
+		BindAddr: "127.0.0.1:0", Join: []string{gossipAddr(at)}, Logger: slog.New(slog.DiscardHandler),
+		Meta:      func(string) peer.Member { return h.self },
 		OnMembers: func(all []peer.Member) { h.links.SetMembers(all) },
 	})
 	if err != nil {
