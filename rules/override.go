@@ -35,7 +35,8 @@ const OverridePrefix = "override:"
 func OverrideLimit(notation string) (*limiter.Limit, error) {
 	n, window, bad := rate(notation)
 	if bad != "" {
-		return nil, fmt.Errorf("%w: limit %s %s: give one such as 10/minute", limiter.ErrInvalid, quote(notation), bad)
+		return nil, fmt.Errorf("%w: limit %s: %s (an override has one limit, such as 10/minute)", limiter.ErrInvalid,
+			quote(notation), bad)
 	}
 	return limiter.NewLimit(limiter.Spec{Name: "override", Limit: n, Window: window})
 }

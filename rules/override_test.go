@@ -138,6 +138,11 @@ func TestOverridesThatHaveNoEffect(t *testing.T) {
 			t.Errorf("limit %q is taken", bad)
 		}
 	}
+	const want = `limit "5/minute, 6/hour": "5/minute, 6/hour" is several limits in one; did you mean a list, ` +
+		`[5/minute, 6/hour]? (an override has one limit, such as 10/minute)`
+	if _, err := OverrideLimit("5/minute, 6/hour"); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("two limits: %v, want %s", err, want)
+	}
 }
 
 // A rule may deny since a limit was set for one of its users: then it denies that user, too.
