@@ -107,9 +107,9 @@ func (m *member) reportDifferences() {
 	case !newClocks:
 	case of != "":
 		m.log.Warn("the clock of another member differs from this node's: where windows begin at fixed instants, a key may "+
-			"be granted its limit once more "+
-			"when its owner changes; synchronize the machines' clocks", "member", of, "by_at_least", by.Round(time.Millisecond),
-			"tolerated", cluster.ClocksDiffer.Duration())
+			"be granted its limit once more when its owner changes; synchronize the machines' clocks, then restart a node that "+
+			"started with a wrong one: it does not follow its machine's", "member", of,
+			"by_at_least", by.Round(time.Millisecond), "tolerated", cluster.ClocksDiffer.Duration())
 	default:
 		m.log.Info("no member's clock is seen to differ from this node's")
 	}
