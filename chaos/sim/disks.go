@@ -397,7 +397,8 @@ func (w *World) startsEmpty(n *Node, part int) {
 	}
 	knows := func(o *Node) bool { return o.disk.knows && n.core.View().Has(o.inst) }
 	if d.lostAt != 0 && !slices.ContainsFunc(w.live(), knows) {
-		return // nobody whom it has met knows of others: one has lost its disk, and who had just begun saved before it met one
+		// Nobody whom it has met knows of others: one has lost its disk, and who had just begun saved before it met one.
+		return
 	}
 	if _, not := d.unsaved[part]; d.lostAt != 0 && (not || !d.cut) {
 		return // its owner or its heir may have ended before it saved what it had, and those that go on have dropped theirs
