@@ -99,10 +99,7 @@ func queryOf(r *http.Request, now time.Time, by *transport.AdminCaller) (q denia
 			return q, invalid("a parameter has %d bytes: at most %d are possible", len(x), 8<<10)
 		}
 	}
-	if q.Since, err = TimeOf("since", get("since"), now); err != nil {
-		return q, err
-	}
-	if q.Until, err = TimeOf("until", get("until"), now); err != nil {
+	if q.Since, q.Until, err = spanOf(get("since"), get("until"), now); err != nil {
 		return q, err
 	}
 	if text := get("n"); text != "" {
@@ -120,6 +117,17 @@ func queryOf(r *http.Request, now time.Time, by *transport.AdminCaller) (q denia
 		q.Tenant = t
 	}
 	return q, nil
+}
+
+// spanOf reads the begin and the end of a span, each of which may be empty.
+func spanOf(since, until string, now time.Time) (from, to time.Time, err error) {
+	if from, err = TimeOf("since", since, now); err == nil {
+		to, err = TimeOf("until", until, now)
+	}
+	if err == nil && !from.IsZero() && !to.IsZero() && !from.Before(to) {
+		err = invalid("until %q is not later than since %q, so nothing lies between: change one of them", until, since)
+	}
+	return from, to, err
 }
 
 // TimeOf reads a time: RFC 3339, how long ago it was, such as 10m, or a time of the last 24 hours in UTC, such as 10:32

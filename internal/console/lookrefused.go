@@ -89,10 +89,7 @@ func (c *Console) lookRefused(ctx context.Context, asked url.Values, tenant stri
 	now := c.config.Now()
 	q := denials.Query{User: out.User, Rule: out.Rule, Tenant: out.Tenant, Most: 50}
 	var err error
-	if q.Since, err = TimeOf("since", out.Since, now); err != nil {
-		return nil, err
-	}
-	if q.Until, err = TimeOf("until", out.Until, now); err != nil {
+	if q.Since, q.Until, err = spanOf(out.Since, out.Until, now); err != nil {
 		return nil, err
 	}
 	name := "refused " + strings.Join([]string{q.User, q.Rule, q.Tenant, out.Since, out.Until}, "\x00")
