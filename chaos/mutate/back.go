@@ -84,6 +84,30 @@ func ofBacks() []mutation {
 			edits: []edit{
 				{"redisstore/lua/prelude.lua", "  return units < debt and units or debt\n", "  return units\n"},
 			}},
+		{name: "redis back: of a list as it was before a refund", pkg: redis, test: alike, edits: []edit{
+			{"redisstore/lua/since.lua", "  if n == 0 or f == 3 or f == 8 then", "  if f == 3 or f == 8 then"},
+		}},
+		{name: "redis back: a window that is over may begin later", pkg: redis, test: alike, edits: []edit{
+			{"redisstore/lua/holds.lua", "        if not byHit(s) then -- else", "        if true then -- else"},
+		}},
+		{name: "redis back: a hit stands until its part has come back", pkg: redis, test: alike, edits: []edit{
+			{"redisstore/lua/refund.lua", "    ending = h.parts\n", ""},
+		}},
+		{name: "redis back: the hit that opens a window is noted", pkg: redis, test: alike, edits: []edit{
+			{"redisstore/lua/hits.lua", "    setFinalHit(s, now) -- it opens the window\n", "    return\n"},
+		}},
+		{name: "redis back: a hold knows the limit before that still counts", pkg: redis, test: alike, edits: []edit{
+			{"redisstore/lua/holds.lua", "name or short(partly(c.k, c.p, c.text))", "name or short(worthOf(i, partly))"},
+		}},
+		{name: "back: a hold knows the limit before that still counts", pkg: redis, test: alike, edits: []edit{
+			{"limiter/table/holds.go", "arith.CountsID(t.registry.limit(p.slots.at(at).limit)) // perhaps",
+				"arith.CountsID(l) // perhaps"},
+		}},
+		{name: "redis: a receipt from before a limit is void, though the counter was empty", pkg: redis, test: alike,
+			edits: []edit{
+				{"redisstore/lua/adopt.lua", "  if is ~= counted and not dry then",
+					"  if not over and is ~= counted and not dry then"},
+			}},
 		{name: "redis back: what is given back was never there", pkg: redis, test: alike, edits: []edit{
 			{"redisstore/lua/since.lua", "        time.t, time.a = less(s, time.t, time.a, t, a)\n", ""},
 		}},

@@ -44,8 +44,8 @@ func ofSlots() []mutation {
 		{name: "a look by another name of the algorithm changes no bucket", pkg: redis, test: "^TestALookByAnotherPlan",
 			edits: []edit{{"limiter/arith/adopt.go", "	p.Algorithm = a.P.Algorithm // one arithmetic has three names\n", ""}}},
 		{name: "redis: a wait by another width knows what is reserved", pkg: redis, test: "^TestTheWaitByAPlan",
-			edits: []edit{{"redisstore/lua/holds.lua", "s.want and partly(s.k, s.p, s.text) or worthOf(i, partly)",
-				"worthOf(i, partly)"}}},
+			edits: []edit{{"redisstore/lua/holds.lua", "s.p, s.f, partly(s.k, s.p, s.text), {}",
+				"s.p, s.f, worthOf(i, partly), {}"}}},
 		{name: "a smaller bucket cuts nothing", pkg: suite, test: "^TestNodeConforms$/LooksChangeNoBucket",
 			edits: []edit{{"limiter/arith/adopt.go", "return b.used(&c, now) > a.Most", "return false"}}},
 		{name: "a reservation is settled while its user is denied", pkg: ".",
@@ -129,7 +129,7 @@ func ofSlots() []mutation {
 			{"redisstore/lua/amend.lua", "not ofSlots(i) and open(i) --", "open(i) --"},
 		}},
 		{name: "redis: a refund frees the slots", pkg: redis, test: "^TestTableAndRedisDecideAlike$", edits: []edit{
-			{"redisstore/lua/refund.lua", "      if gone[part.limit] then\n", "      if false then\n"},
+			{"redisstore/lua/refund.lua", "      if part.gone then\n", "      if false then\n"},
 		}},
 		{name: "redis: a policy holds slots", pkg: redis, test: "^TestSlotsWithoutRedis$", edits: []edit{
 			{"redisstore/fallback.go", "	if id == nil || id.Hold == 0 {\n", "	if id == nil || id.Hold >= 0 {\n"},

@@ -306,10 +306,13 @@ func (t *Table) holdKey(now limiter.Tick, id *arith.Idempotency, k *arith.Key, c
 	}
 	for j, l := range k.Rule.Limits {
 		if charged&(1<<j) != 0 {
-			h.Limit = arith.CountsID(l)
+			at, found := p.slots.find(s.place, identity(k, l))
+			if h.Limit = arith.CountsID(l); found {
+				h.Limit = arith.CountsID(t.registry.limit(p.slots.at(at).limit)) // perhaps still that of before, see arith.Stays
+			}
 			s.state.AddHold(words, h)
 			h.First = false
-			if at, found := p.slots.find(s.place, identity(k, l)); found && arith.ByHit(l) {
+			if found && arith.ByHit(l) {
 				arith.NoteHold(l, &p.slots.at(at).state, &s.state, words)
 			}
 		}
@@ -332,9 +335,11 @@ func (t *Table) refused(now limiter.Tick, id uint64, k *arith.Key, d *limiter.De
 		if !found {
 			continue
 		}
+		s := p.slots.at(at)
+		of := t.registry.limit(s.limit)
 		for i, h := range b.of(id) {
-			if h.Limit == arith.CountsID(l) && h.At == now {
-				h.Refused(l, &p.slots.at(at).state, now)
+			if h.Limit == arith.CountsID(of) && h.At == now {
+				h.Refused(of, &s.state, now)
 				h.Put(b.words(), i)
 			}
 		}

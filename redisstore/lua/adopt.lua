@@ -78,16 +78,27 @@ local function left(key, as, was, is, most, wait)
   if was then
     call('HSET', key, as .. was, whole(now + 1))
   end
-  call('PEXPIRE', key, '' .. (ttl > wait and ttl or wait))
+  call('PEXPIRE', key, whole(ttl > wait and ttl or wait))
+end
+
+-- lasting returns for how long a counter with the parameters p can have a unit.
+local function lasting(p)
+  if p[1] ~= 5 and p[1] ~= 6 then
+    return 2 * p[3]
+  end
+  local t = muldiv(p[3], mostOf(p), p[2])
+  return t + p[3]
 end
 
 -- leave makes receipts void that are from up to now, of a state that counted so and would
--- be empty at an instant, and those from before now of what counts from now on. Where parts are given, the names by
+-- be empty at an instant, and those from before now of what counts from now on, with the parameters p: of a state that
+-- is empty already, too, else they would take back what others charge. Where parts are given, the names by
 -- which holds know the one and the other, what they have charged is void, too, for as long as holds are open. If both
 -- are one name, the hold of this very check stays good.
-local function leave(s, counted, counts, parts, empties)
-  local tag = string.match(s.k, '^[^}]*}')
-  left(tag .. '!left', '', counted, counts, 64, floor((empties - now + 999) / 1000) + slack)
+local function leave(s, counted, counts, p, parts, empties)
+  local tag, wait = string.match(s.k, '^[^}]*}'), lasting(p)
+  wait = empties - now > wait and empties - now or wait
+  left(tag .. '!left', '', counted, counts, 64, floor((wait + 999) / 1000) + slack)
   local open = parts and call('PTTL', tag .. '!holds') or 0
   if open > 0 then
     left(tag .. '!past', '-', (parts[1] ~= parts[2] or s.t == now) and parts[1], parts[2], 1024, open)
@@ -167,10 +178,10 @@ local function convert(s, p, old, was, bounds)
     counts = p[4]
   end
   local counted, is = worth(s.k, old, was), worth(s.k, p, s.text)
-  if not over and is ~= counted and not dry then
+  if is ~= counted and not dry then
     local parts = {partly(s.k, old, was), partly(s.k, p, s.text)}
     local like = alike(p, old) and parts[1] == parts[2] and not (f == 3 and bounded) -- see arith.Follow
-    leave(s, counted, is, not like and parts or nil, empties)
+    leave(s, counted, is, p, not like and parts or nil, empties)
     if held[s.k] and not like then
       forget(s.k)
     elseif held[s.k] and (f == 5 or f == 6) then

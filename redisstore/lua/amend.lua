@@ -139,6 +139,7 @@ for _, id in ipairs(ids) do
     call('ZREM', g.holds, member(g, id.k, id.v))
     mark(g, call('EXISTS', g.holds) == 1)
     local less, later = id.was - id.cost, {} -- later: units of each limit in parts that came later
+    ending = id.hold.parts
     for j = #id.hold.parts, 1, -1 do
       local part = id.hold.parts[j]
       local after, back = later[part.limit] or 0, 0
@@ -146,6 +147,7 @@ for _, id in ipairs(ids) do
         giveBack(g, part, part.cost, now)
       elseif after < less then
         back = part.cost < less - after and part.cost or less - after
+        part.gone = back == part.cost
         giveBack(g, part, back, now)
       end
       if back < part.cost then
@@ -153,6 +155,7 @@ for _, id in ipairs(ids) do
       end
       later[part.limit] = after + part.cost
     end
+    ending = nil
   end
   for i = id.first, id.more > 0 and id.last or 0 do
     local beyond = states[i] and overdraw(states[i], id.more) or 0

@@ -31,10 +31,11 @@ end
 -- noteHit takes note of a hit before it is made, by a hold or not. Where no hold is open none was noted, but then
 -- only one of this very instant matters.
 local function noteHit(s, holds)
-  if s.a == 0 or not holds and not held[s.k] or holds and (held[s.k] or s.t < now) then
+  if s.a == 0 and not holds and held[s.k] then
+    setFinalHit(s, now) -- it opens the window
+  elseif s.a == 0 or not holds and not held[s.k] or holds and (held[s.k] or s.t < now) then
     return
-  end
-  if not finalHit(s) then
+  elseif not finalHit(s) then
     setFinalHit(s, now)
   end
 end

@@ -210,8 +210,11 @@ local function giveBack(g, part, n, as)
         s.f.load(s, v, begins)
         takeOut(s, part.at, n, part.cost - n, part.limit)
         local empties = emptyAt(s)
-        now = present
+        if not byHit(s) then -- else the next part may let the window begin later
+          now = present
+        end
         write(s, empties)
+        now = present
       end
       return
     end
@@ -375,7 +378,7 @@ end
 -- soonest returns the first instant at which the state of limit i admits units that it admits at an instant by time
 -- alone: earlier if holds end that give back what they have charged. See package limiter, RetryAt.
 local function soonest(i, s, want, at)
-  local g, p, f, text, c, left, size, from, parts, some = of[i], s.p, s.f, s.want and partly(s.k, s.p, s.text) or worthOf(i, partly), {}, {}, 64, 0, {}, nil
+  local g, p, f, text, c, left, size, from, parts, some = of[i], s.p, s.f, partly(s.k, s.p, s.text), {}, {}, 64, 0, {}, nil
   local name, list, present = short(text), p[1] == 3 or p[1] == 4, now
   for field, value in pairs(s) do
     c[field] = value
@@ -488,7 +491,11 @@ local function charged(h, id, answer)
       elseif ofBucket(i) then
         begun(KEYS[i])
       end
-      h.parts[#h.parts + 1] = beyond[KEYS[i]] and flags % 2 == 0 and {at = now, cost = head[2 + 2 * i], limit = string.rep('-', 12)} or {at = now, cost = head[2 + 2 * i], limit = s and s.name or short(worthOf(i, partly))}
+      local c, name = charging[KEYS[i]], s and s.name
+      if beyond[KEYS[i]] and flags % 2 == 0 then
+        name = string.rep('-', 12)
+      end
+      h.parts[#h.parts + 1] = {at = now, cost = head[2 + 2 * i], limit = name or short(partly(c.k, c.p, c.text))}
       bits = bits + 2 ^ (i - id.first)
     end
   end

@@ -45,11 +45,11 @@ end
 
 -- nameOf returns by which name the parts of a hold know limit i.
 local function nameOf(i)
+  local s, v, begins = stored(KEYS[i])
   if ofSlots(i) then
-    local s, v, begins = stored(KEYS[i])
     return s and s.p[1] == 8 and slotName(s, v, begins) or ''
   end
-  return short(worthOf(i, partly))
+  return short(s and s.p[1] ~= 8 and partly(s.k, s.p, s.text) or worthOf(i, partly))
 end
 
 -- release takes the limits of the refund out of the hold of an id, which gives back what it has charged to them, or
@@ -67,11 +67,14 @@ local function release(id, v, remain, limits)
   if h then
     call('ZREM', g.holds, member(g, id, v))
     mark(g, call('EXISTS', g.holds) == 1)
+    ending = h.parts
     for _, part in ipairs(h.parts) do
-      if gone[part.limit] then
+      part.gone = gone[part.limit]
+      if part.gone then
         giveBack(g, part, part.cost, now)
       end
     end
+    ending = nil
   end
   if remain < 0 then
     call('DEL', id)

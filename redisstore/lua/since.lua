@@ -7,6 +7,7 @@
 local NONE, TIMES = 9007199254740992, 64
 local past = {} -- by the names of counters: their times; of each t and a, the lowest level
 local beyond = {} -- by the names of counters: that a limit without room was charged up to its bound
+local charging = {} -- by the names of counters: the states that a check charges, perhaps of the limit before still
 
 local function hashOf(k)
   local tag, name = string.match(k, '^([^}]*})(.*)$')
@@ -116,7 +117,7 @@ end
 -- losesBy returns how many of n units a charge would not count, since the count is at its bound.
 local function losesBy(s, n)
   local f, count, most = s.p[1], s.a, s.p.most or MOST
-  if f == 3 or f == 8 then
+  if n == 0 or f == 3 or f == 8 then -- after a refund the entries of a list are not what they were
     return 0
   elseif f == 5 or f == 6 then
     count, most = s.f.used(s), mostOf(s.p)
@@ -141,6 +142,7 @@ end
 note = function(s, n, final)
   local f, plain = s.p[1], s.plain
   s.plain = false -- from now on this script charges it
+  charging[s.k] = n > 0 and s
   if n > 0 and byHit(s) then
     noteHit(s, hold and not final)
   end
