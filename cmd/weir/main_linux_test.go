@@ -53,13 +53,17 @@ func TestFullDisk(t *testing.T) {
 		t.Skip(err)
 	}
 	defer finish(t, full)
-	cmd := exec.CommandContext(t.Context(), program, "replay", "--rules", rules, log)
-	var errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = full, &errs
-	err = cmd.Run()
-	if cmd.ProcessState.ExitCode() != 1 ||
-		errs.String() != "weir: the report cannot be written: no space left on device\n" {
-		t.Errorf("ended with %v and %q", err, errs.String())
+	for want, args := range map[string][]string{
+		"weir: the report cannot be written":                         {"replay", "--rules", rules, log},
+		"weir: standard output cannot be written: write /dev/stdout": {"check", "--help"},
+	} {
+		cmd := exec.CommandContext(t.Context(), program, args...)
+		var errs bytes.Buffer
+		cmd.Stdout, cmd.Stderr = full, &errs
+		err = cmd.Run()
+		if cmd.ProcessState.ExitCode() != 1 || errs.String() != want+": no space left on device\n" {
+			t.Errorf("%q ended with %v and %q", args, err, errs.String())
+		}
 	}
 }
 

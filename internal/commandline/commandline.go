@@ -3,8 +3,10 @@
 package commandline
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -119,4 +121,32 @@ func Strict(root *cobra.Command, example string, noCommand func(root *cobra.Comm
 			return cmd.Help()
 		}
 	}
+}
+
+// Execute runs a program as its ExecuteContext does. The library prints help without a look at errors of writing it;
+// Execute returns the first of them.
+func Execute(ctx context.Context, root *cobra.Command) error {
+	out := &output{Writer: root.OutOrStdout()}
+	root.SetOut(out)
+	if err := root.ExecuteContext(ctx); err != nil {
+		return err
+	}
+	if out.err != nil {
+		return fmt.Errorf("standard output cannot be written: %w", out.err)
+	}
+	return nil
+}
+
+// output remembers the first error of writing.
+type output struct {
+	io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
 }

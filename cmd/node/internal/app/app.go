@@ -75,7 +75,7 @@ func Run(ctx context.Context, args []string, w World) int {
 		args = append([]string{"serve"}, own...)
 	}
 	root.SetArgs(args)
-	return a.report(root.ExecuteContext(ctx))
+	return a.report(commandline.Execute(ctx, root))
 }
 
 // app is one run of the program.

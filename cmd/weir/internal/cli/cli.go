@@ -52,7 +52,7 @@ func Run(ctx context.Context, args []string, s Streams) int {
 	a := &app{s}
 	root := a.root()
 	root.SetArgs(args)
-	return a.report(root.ExecuteContext(ctx))
+	return a.report(commandline.Execute(ctx, root))
 }
 
 // app is one run of the program.
