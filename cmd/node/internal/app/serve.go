@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"strings"
 	"syscall"
 	"time"
@@ -59,6 +60,8 @@ Without it keep the addresses on a network that you trust.`,
 }
 
 func (a *app) serve(cmd *cobra.Command, o *options) error {
+	// Whoever reads the log may go away: the next line must not end the node.
+	signal.Ignore(syscall.SIGPIPE)
 	log, err := a.prepare(cmd, o)
 	if err != nil {
 		return err
