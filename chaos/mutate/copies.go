@@ -39,7 +39,12 @@ func ofCopies() []mutation {
 				{"internal/cluster/replica/learn.go", "	case p.epoch != p.mine && !p.FromDisk()", "	case !p.FromDisk()"},
 			}},
 		{name: "no delta builds on what a node decided", pkg: replica, test: "^TestAttacksOnAKeptCopy$", edits: []edit{
-			{"internal/cluster/replica/copy.go", "p.role < peer.Copy || p.epoch == p.mine || ", "p.role < peer.Copy || "},
+			{"internal/cluster/replica/copy.go", "p.role < peer.Copy || p.epoch == p.mine || p.epoch != b.BaseEpoch",
+				"p.role < peer.Copy || p.epoch != b.BaseEpoch"},
+		}},
+		{name: "a former owner asks for a snapshot", pkg: replica, test: "^TestAFormerOwnerAsksForASnapshot$", edits: []edit{
+			{"internal/cluster/replica/copy.go", "p.role < peer.Copy || p.epoch == p.mine || p.epoch != b.Epoch",
+				"p.role < peer.Copy || p.epoch != b.Epoch"},
 		}},
 		{name: "an owner asks whether it has the only copy", pkg: replica, test: "^TestASoleCopyIsTheOnlyOne$", edits: []edit{
 			{"internal/cluster/replica/heir.go", "	o.retired.add(old.to)\n	o.forgetCopied",

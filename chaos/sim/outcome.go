@@ -282,7 +282,11 @@ func (k *key) mustAdmit(w *World, b bounds, j int) int {
 	}
 	seldom := k.seldom || w.near.lending.on && k.begun < k.least
 	if seldom && !b.exact && k.policy == limiter.UnreachableLocal {
-		least -= k.least - k.least/w.size // perhaps asked for only where a minority denies beyond its share
+		names := make(map[string]bool) // of all who were members, as who joins later
+		for _, n := range w.nodes {
+			names[n.name] = true
+		}
+		least -= k.least - k.least/max(w.size, len(names)) // perhaps asked for only where a minority denies beyond its share
 	}
 	return least
 }

@@ -288,8 +288,8 @@ func (p *held) accept(t *Step, b *peer.Batch) bool {
 func (p *held) ack(t *Step, to peer.Instance, b *peer.Batch, status peer.AckStatus) {
 	a := peer.Ack{Partition: p.id, Status: status, Epoch: b.Epoch, Ping: b.Ping, Seq: p.seq, Owner: p.owner,
 		Top: max(p.top, p.grant)}
-	if status == peer.Gap && (p.role < peer.Copy || p.epoch != b.Epoch && p.epoch != b.BaseEpoch) {
-		a.Seq = 0
+	if status == peer.Gap && (p.role < peer.Copy || p.epoch == p.mine || p.epoch != b.Epoch && p.epoch != b.BaseEpoch) {
+		a.Seq = 0 // as apply: what this node held as an owner may have changes that nobody else has
 	}
 	if p.role == peer.Heir && p.epoch == b.Epoch {
 		a.Appointment = p.appointment

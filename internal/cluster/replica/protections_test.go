@@ -186,6 +186,19 @@ func TestWhatIsMissingIsNoticed(t *testing.T) {
 	}
 }
 
+// A former owner that has pushed what it had asks the present one for a snapshot. It builds no changes on its own
+// state, so it would ask for the same ones again and again.
+func TestAFormerOwnerAsksForASnapshot(t *testing.T) {
+	e := ownedBy(third)
+	p, tn := begins(peer.Copy)
+	p.seq, p.mine = 2, p.epoch
+	p.Step(tn, third, Message{Batch: &peer.Batch{Partition: p.id, Kind: peer.Delta, Epoch: e, BaseEpoch: p.epoch, Base: 2,
+		Seq: 3, Appointment: 1}})
+	if got := sent(tn, SendAck); len(got) != 1 || got[0].Ack.Status != peer.Gap || got[0].Ack.Seq != 0 {
+		t.Errorf("it answers %+v", got)
+	}
+}
+
 // An heir that is revoked ends its takeover.
 func TestARevokedHeirEndsItsTakeover(t *testing.T) {
 	p, tn := begins(peer.Heir)
