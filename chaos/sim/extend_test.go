@@ -70,3 +70,34 @@ func TestExtensionsAtATime(t *testing.T) {
 		t.Error("premise: some reservations have several owners")
 	}
 }
+
+// TestTheEstimateIsThatOfTheFirstKey: who settles a reservation of several owners is told what the first key reserved,
+// in the order of the keys, whoever owns it.
+func TestTheEstimateIsThatOfTheFirstKey(t *testing.T) {
+	worlds(t)
+	s := newSubject(t, `
+version: 1
+rules:
+  - {name: a, key: [ip], continue: true, limits: [1000/hour], cost: {from: "attr:a", min: 0}}
+  - {name: b, key: [user], continue: true, limits: [1000/hour], cost: {from: "attr:b"}}
+  - {name: c, key: [group], limits: [1000/hour], cost: {from: "attr:c"}}
+`).(*subject)
+	apart := 0
+	for u := range 40 {
+		r := limiter.Request{User: fmt.Sprint("u", u), IP: fmt.Sprint("10.0.0.", u), Group: fmt.Sprint("g", u), ID: "one",
+			Hold: time.Minute, Attributes: map[string]string{"a": "0", "b": "5", "c": "7"}}
+		d := asked(t, s, &r)
+		if d.Limit(0).Owner == d.Limit(2).Owner && d.Limit(1).Owner != d.Limit(0).Owner {
+			apart++
+		}
+		r.Hold = 0
+		a, err := s.Amend(t.Context(), r, limiter.Settling{Amend: limiter.Amend{Named: true},
+			Actual: map[string]int64{"a": 0, "b": 1, "c": 2}})
+		if err != nil || a.State != limiter.AmendDone || a.Estimate != 5 {
+			t.Errorf("%+v, %v", a, err)
+		}
+	}
+	if apart == 0 {
+		t.Error("premise: the first and the last key have one owner, and the second another one")
+	}
+}

@@ -86,7 +86,9 @@ func (s *fanOut) compared(t *Turn, all []*Call, first []*portion, lacks bool) {
 		case a.State == limiter.AmendSettled && a.First != k.Cost && final == nil:
 			final = a
 		case a.Estimate > 0:
-			held = true
+			if held = true; s.estimate == 0 {
+				s.estimate = a.Estimate
+			}
 			e.Add(k, a.Estimate)
 		}
 	}

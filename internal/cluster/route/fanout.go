@@ -30,6 +30,8 @@ type fanOut struct {
 	parts []*portion
 	open  int        // number of parts, later of those that charged, that have not ended
 	later []*portion // those that start once the first has ended
+
+	estimate uint64 // of the first key that is to be settled and has a hold
 }
 
 // portion is the part of a check for one owner.

@@ -81,6 +81,10 @@ func (s *fanOut) outcome() (x Outcome) {
 			x.Forbidden |= part.Forbidden >> j & 1 << i
 		}
 	}
+	if x.Amended != nil && x.Amended.Estimate > 0 && !refuses(x.Amended.State) && s.estimate > 0 {
+		first := *x.Amended
+		first.Estimate, x.Amended = s.estimate, &first
+	}
 	return x
 }
 
