@@ -93,10 +93,14 @@ func (b ledger) dropRaises(id uint64, now limiter.Tick, n uint64) {
 		if h.ID != id {
 			return h, true
 		}
-		left := less[h.Charged()]
+		left, was := less[h.Charged()], h.Cost
 		h.Cost = min(h.Cost, left)
 		less[h.Charged()] = left - h.Cost
-		if h.Cost == 0 && h.First { // it marks the hold: another table has charged more than came from there
+		switch {
+		case !h.First: // which marks the hold
+		case h.Charged() == 0: // it was reset or is in shadow, so it gave nothing back
+			h.Cost = was
+		case h.Cost == 0: // another table has charged more than came from there
 			h.Cost = 1
 			h.Merge(0)
 		}

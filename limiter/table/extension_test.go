@@ -142,3 +142,54 @@ func TestTakeBackOfMoreThanWasCharged(t *testing.T) {
 		}
 	}
 }
+
+// After a reset only what is charged since comes back with an extension: the rest of the reservation was forgotten, and
+// to settle it charges what was used beyond the estimate.
+func TestTakeBackAfterAReset(t *testing.T) {
+	tab, rule := New(Config{}), windowRule(t, 100)
+	c := held1(rule, 1, 1, 2, time.Minute)
+	var d limiter.Decision
+	if err := tab.Decide(idStart, c, &d); err != nil {
+		t.Fatal(err)
+	}
+	tab.Reset(idStart, c)
+	for range 2 * limiter.MaxHoldParts {
+		out, x, _ := tab.Extend(idStart, held1(rule, 1, 1, 6, time.Minute), limiter.Amend{Extend: true})
+		if out.State != limiter.AmendDone || !tab.TakeBack(idStart, held1(rule, 1, 1, 2, 0), x) {
+			t.Fatalf("%+v is not taken back", out)
+		}
+		if n := unitsLeft(t, tab, idStart, rule, 1); n != 100 {
+			t.Fatalf("%d are left after an extension was taken back", n)
+		}
+	}
+	if out, _ := tab.Amend(idStart, held1(rule, 1, 1, 5, 0), limiter.Amend{}); out.State != limiter.AmendDone {
+		t.Errorf("%+v", out)
+	}
+	if n := unitsLeft(t, tab, idStart, rule, 1); n != 97 {
+		t.Errorf("%d are left after 5 were settled, of which 2 were reserved before the reset", n)
+	}
+}
+
+// A rule in shadow that would have denied a reservation counts nothing of it, also if it had room for an extension that
+// is taken back.
+func TestTakeBackInShadow(t *testing.T) {
+	tab, rule := New(Config{}), windowRule(t, 5)
+	rule.Shadow = true
+	var d limiter.Decision
+	for id, cost := range []uint64{4, 3} {
+		if err := tab.Decide(idStart, held1(rule, 1, uint64(id+1), cost, time.Minute), &d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tab.Amend(idStart, held1(rule, 1, 1, 1, 0), limiter.Amend{})
+	out, x, _ := tab.Extend(idStart, held1(rule, 1, 2, 6, time.Minute), limiter.Amend{Extend: true})
+	if out.State != limiter.AmendDone || !tab.TakeBack(idStart, held1(rule, 1, 2, 3, 0), x) {
+		t.Fatalf("%+v is not taken back", out)
+	}
+	if out, _ := tab.Amend(idStart, held1(rule, 1, 2, 3, 0), limiter.Amend{}); out.State != limiter.AmendDone {
+		t.Errorf("%+v", out)
+	}
+	if n := unitsLeft(t, tab, idStart, rule, 1); n != 4 {
+		t.Errorf("%d are left of 5 beside 1 that was used", n)
+	}
+}
