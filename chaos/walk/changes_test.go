@@ -88,7 +88,7 @@ func (l *lim) keepsSome() bool { return l.alg == "sliding_log" && l.reject == "a
 
 // giveBack takes units out of a piece of a history at an instant. A piece of which nothing is left is as if it had
 // never been. Two things are of windows of the first hit only: one that is over is as it was, and a hit that was
-// refunded stays one for as long as others are in its window: "What was refunded stays a hit".
+// refunded stays one for as long as others are in its window: "another one stays a hit".
 func giveBack(l *lim, ps []*piece, p *piece, units, at int64, refunded bool) []*piece {
 	if l.alg != "first_hit" {
 		if l.forgets(ps, at) || p.forgotten {
