@@ -272,7 +272,7 @@ func TestWhatMayBeChargedSinceAReset(t *testing.T) {
 	w := newWorld(1)
 	takeover := func() { w.outcome.happened(cluster.EventTakeover, part) }
 	takeover()
-	k := &key{part: part, astray: 100, late: 1000, lost: 1}
+	k := &key{rule: new(limiter.Rule), part: part, astray: 100, late: 1000, lost: 1}
 	k.reset = reset{since: 10, strays: 98, doubled: 700, takeovers: 1}
 	if most := k.sinceReset(w); most != 13 {
 		t.Errorf("while no owner changes, %d units may be charged, want 13", most)
@@ -288,7 +288,7 @@ func TestWhatMayBeChargedSinceAReset(t *testing.T) {
 func TestWhatMustBeAdmitted(t *testing.T) {
 	w := newWorld(1)
 	w.size = 3
-	k := &key{least: 60, lost: 2, d: 3}
+	k := &key{rule: new(limiter.Rule), least: 60, lost: 2, d: 3}
 	if least := k.mustAdmit(w, bounds{}, 2); least != 51 {
 		t.Errorf("at least %d, want 51", least)
 	}
