@@ -16,8 +16,8 @@ SHORT     ?= -short # leaves long tests out of `make race` and two thirds of the
 PACKAGES  ?= 3     # how many packages `make race` builds and tests at a time: some only wait
 TESTFLAGS ?=       # more flags for go test, such as -v or -count=1
 
-# The packages whose tests wait for real time the longest: they begin first.
-WAITING := ./redisstore ./internal/cluster/gossip ./internal/peerlink
+# The packages whose tests take the longest, or wait for real time the longest: they begin first.
+WAITING := ./limiter/table ./redisstore ./internal/cluster/gossip ./internal/peerlink
 
 # What `make race` leaves to `make wire`, where there is SHORT: packages in which, tests included,
 # one goroutine does everything, so that the race detector has nothing to find and makes them many
