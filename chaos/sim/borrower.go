@@ -63,9 +63,7 @@ func (b *borrower) live() {
 	w.after(10*ms, tick)
 	if w.chance(30) { // it crashes: what it has not used is charged
 		w.after(w.between(0, over), func() {
-			for _, x := range b.held.List() {
-				w.near.lending.waste(b.k, int(x.Units-x.Used))
-			}
+			w.near.lending.waste(b.k, b.unused())
 			b.ended, b.loans = true, nil
 		})
 		return
@@ -199,6 +197,17 @@ func (b *borrower) returnEnded() {
 	for _, l := range over {
 		b.giveBack(l)
 	}
+}
+
+// unused returns how many units are lent to the client that it has not used.
+func (b *borrower) unused() (units int) {
+	if b.dead() {
+		return 0
+	}
+	for _, x := range b.held.List() {
+		units += int(x.Units - x.Used)
+	}
+	return units
 }
 
 // lent returns how many units are lent to the client, or may be.

@@ -146,6 +146,11 @@ func (l *lending) note(w *World) {
 				units += int(x.Units - x.Used)
 			}
 		}
+		for _, b := range l.borrowers {
+			if b.k == k {
+				units += b.unused()
+			}
+		}
 		l.idle[k] = append(l.idle[k], leasedUnits{w.now, units})
 	}
 }
