@@ -182,26 +182,22 @@ func (b *batch) charge(it *item) {
 	}
 }
 
-// stops reports whether only the items that are over their limits are charged, as at least
-// one would be. It fills in all items.
+// stops reports whether only the items that are over their limits are charged, as the request would
+// be denied. It fills in all items.
 func (c charger) stops(ctx context.Context, items []item) (stop bool, err error) {
 	if !c.stopWhenOver {
 		return false, nil
 	}
 	var b batch
 	for i := range items {
-		if it := &items[i]; !it.uncounted() && it.hits > 0 && !it.back && it.held == notHeld {
+		if it := &items[i]; !it.uncounted() && !it.back && it.held == notHeld {
 			b.ask(it, it.hits, true)
 		}
 	}
-	err = c.decide(ctx, &b, func(it *item, d *limiter.Decision) {
-		it.told(d)
-		stop = stop || it.over
-	})
-	for i := range items {
-		stop = stop || (items[i].uncounted() || items[i].held != notHeld) && items[i].over
+	if err = c.decide(ctx, &b, (*item).told); err == nil {
+		err = c.looks(ctx, items)
 	}
-	return stop, err
+	return err == nil && c.denies(items), err
 }
 
 // credit takes the hits of items back, and then asks what remains. A limit is not over where
@@ -399,25 +395,26 @@ func (c charger) inTurn(ctx context.Context, items []*item) (denied bool, err er
 	return false, nil
 }
 
-// back takes back what was charged for items that were allowed. It does so also if the
-// caller has gone, within a second.
+// back takes back what was charged for items that were allowed, and asks what they have then: a
+// bucket may get less back than it was charged, and two items may be of one counter. It takes back
+// also if the caller has gone, within a second.
 func (c charger) back(ctx context.Context, items []*item) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	var errs []error
+	var taken []*item
 	for _, it := range items {
 		if it.over || it.charged == (limiter.Receipt{}) {
 			continue
 		}
 		r := request(it)
 		r.Cost = limiter.Units(int64(it.hits))
-		if err := it.by.session.Refund(ctx, r, it.charged); err != nil {
+		if err := it.by.session.Refund(within, r, it.charged); err != nil {
 			errs = append(errs, err)
 		}
-		it.charged = limiter.Receipt{}
-		it.remaining += it.hits
+		it.charged, taken = limiter.Receipt{}, append(taken, it)
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.uncredited(ctx, taken))...)
 }
 
 // shadow reports whether an item's limit never denies.

@@ -89,6 +89,26 @@ func TestStopWhenOver(t *testing.T) {
 	f.is("over; ok 3/minute left 3, ", "a=1 hits=0", "none=1")
 }
 
+// A request that passes counts everywhere, also if a shadow limit or one of two quotas is over. One that a
+// look denies counts nowhere else.
+func TestStopWhenDenied(t *testing.T) {
+	const file = twoKeys + `
+  - {key: s, rate_limit: {unit: day, requests_per_unit: 1}, shadow_mode: true}
+  - {key: q, rate_limit: {unit: day, requests_per_unit: 1}, quota_mode: true}
+`
+	f := newFixture(t, file, func(o *envoy.Options) { o.StopWhenOver = true })
+	for i, left := range []int{2, 1, 0} {
+		f.is(fmt.Sprintf("ok; ok 3/minute left %d", left), "a=shadow", "s=1")
+		f.is(fmt.Sprintf("ok; ok 3/minute left %d", left), "a=quota", fmt.Sprint("q=", i), "q=same")
+	}
+	f.is("over; over 3/minute left 0", "a=shadow", "s=1")
+	f.is("over; over 3/minute left 0", "a=quota", "q=3", "q=same")
+
+	f.is("over; over 1/hour left 0", "b=1 hits=2")
+	f.is("over; ok 3/minute left 3", "a=look", "b=1 hits=0")
+	f.is("ok; ok 3/minute left 3", "a=look hits=0")
+}
+
 // A shadow limit counts, and never denies.
 func TestShadowMode(t *testing.T) {
 	inBothModes(t, twoKeys+"  - {key: s, rate_limit: {unit: day, requests_per_unit: 1}, shadow_mode: true}\n", nil,
@@ -98,6 +118,18 @@ func TestShadowMode(t *testing.T) {
 			f.is("ok; ok 1/day left 0, ", "s=1 hits=5", "a=1")
 			f.is("ok; ok 3/minute left 1", "a=1")
 		})
+}
+
+// What is taken back since another limit denies is told as it is then: of a bucket the rest and the time
+// until all of it is there, and of two descriptors of one counter both.
+func TestWhatIsTakenBackIsTold(t *testing.T) {
+	const file = twoKeys + `
+  - {key: t, rate_limit: {unit: minute, requests_per_unit: 6}, metadata: {weir: {algorithm: token_bucket}}}
+`
+	f := newFixture(t, file, atomic)
+	f.is("over; ok 6/minute left 6, 0s; over 1/hour", "t=1 hits=3", "b=1 hits=2")
+	f.is("over; ok 3/minute left 3, 60s; ok 3/minute left 3, 60s; over 1/hour", "a=1", "a=1", "b=1 hits=2")
+	f.is("ok; ok 6/minute left 6, 0s; ok 3/minute left 3, 60s", "t=1 hits=0", "a=1 hits=0")
 }
 
 // Quotas deny only together. An ordinary limit denies by itself beside them.

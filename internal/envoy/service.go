@@ -85,8 +85,8 @@ type Options struct {
 	// Another request with the id and with hits settles that with them. It needs AllowRefunds,
 	// or the caller's permission to refund.
 	Hold time.Duration
-	// StopWhenOver makes Compat charge only the descriptors that are over their limit, if any
-	// is. Between the question and the charge others may be charged, as there.
+	// StopWhenOver makes Compat charge only the descriptors that are over their limit, if the request is
+	// denied. Between the question and the charge others may be charged, as there.
 	StopWhenOver bool
 	// NearLimit is the part of a limit from which hits count as near it in statistics;
 	// default 0.8.
