@@ -214,7 +214,11 @@ func (it *item) answer(d *limiter.Decision, over bool, now time.Time, ends *ends
 	if over {
 		out.Status = pb.Status_OVER_LIMIT
 	}
-	if it.reset(left); left > 0 && it.ours && it.end == 0 && !it.leaky() {
+	switch it.reset(left); {
+	case it.end != 0 || it.leaky():
+	case left == 0:
+		ends.forget(it) // if all hits were taken back, the next one begins another window
+	case it.ours:
 		out.ResetTime = ends.of(it, out.GetResetTime())
 	}
 }

@@ -208,6 +208,15 @@ func TestTokenBucket(t *testing.T) {
 			{"limit=2 hits=-5", "under 2 left 2 reset 60000"}, // never more than the limit
 			{"hits=-9223372036854775808", "under 10 left 10 reset 60000"},
 		},
+		"the first hit after all were taken back begins a window": {
+			{"hits=4", "under 10 left 6 reset 60000"},
+			{"hits=-4", "under 10 left 10 reset 60000"},
+			{"wait 20ms", ""},
+			{"hits=4", "under 10 left 6 reset 60000"},
+			{"hits=-4 at=2000", "under 10 left 10 reset 62000"},
+			{"wait 20ms", ""},
+			{"", "under 10 left 9 reset 60000"},
+		},
 		"RESET_REMAINING": {
 			{"hits=10", "under 10 left 0 reset 60000"},
 			{"RESET_REMAINING hits=3", "under 10 left 10 reset never"},
