@@ -123,6 +123,34 @@ func ofSeveral() []mutation {
 // ofAttempts returns those of the ends of attempts of checks over several owners.
 func ofAttempts() []mutation {
 	return []mutation{
+		{name: "a charge that is taken back leaves no trace", pkg: "./chaos/walk", test: "^TestDeniedByOneOwner$",
+			edits: []edit{
+				{"internal/cluster/prepared.go", "before.Restore(k, back>>first)", "_ = before"},
+			}},
+		{name: "a hold that is over stays charged", pkg: "./internal/cluster", test: "^TestACancelOfAHoldThatIsKept$",
+			edits: []edit{
+				{"internal/cluster/prepared.go", "				before = nil // it is over, or settled\n", ""},
+			}},
+		{name: "a charge of before a reset is not restored", pkg: "./limiter/table", test: "^TestBefore$",
+			edits: []edit{
+				{"limiter/table/before.go", "			!p.void.has(s.place, b.at, 0)\n", "			true\n"},
+			}},
+		{name: "what has changed since is not restored", pkg: "./limiter/table", test: "^TestBefore$",
+			edits: []edit{
+				{"limiter/table/before.go", " && s.state == c.after &&", " &&"},
+			}},
+		{name: "what holds follow is not restored", pkg: "./limiter/table", test: "^TestBefore$",
+			edits: []edit{
+				{"limiter/table/before.go", "		if b.held && ", "		if !b.held && b.held && "},
+			}},
+		{name: "receipts of before a number that was taken back", pkg: "./limiter/table", test: "^TestBefore$",
+			edits: []edit{
+				{"limiter/table/before.go", "			b.table.registry.left.restore(c.limit, k.Rule, s.place, c.was)\n", ""},
+			}},
+		{name: "the wait of a part that was denied itself", pkg: "./chaos/walk", test: "^TestDeniedByOneOwner$",
+			edits: []edit{
+				{"internal/cluster/route/fanout.go", "case !s.answer.Allowed && r.answer.Allowed:", "case !s.answer.Allowed:"},
+			}},
 		{name: "a denial waits for the handover", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheHandover$",
 			edits: []edit{
 				{"internal/cluster/route/fanout.go", "		case awaited && v == Kept:", "		case awaited && v > Forbidden:"},

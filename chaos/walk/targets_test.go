@@ -53,6 +53,13 @@ func TestWalkInRedis(t *testing.T) {
 
 // Three members decide as the model does, whichever is asked, with keys of several owners.
 func TestWalkOnThreeMembers(t *testing.T) {
+	a := members(t)
+	a.walk(t)
+}
+
+// members opens the three members of a cluster.
+func members(t *testing.T) *asked {
+	t.Helper()
 	a := newAsked()
 	a.three = true
 	config := func(name string, join ...string) weir.Config {
@@ -88,5 +95,5 @@ func TestWalkOnThreeMembers(t *testing.T) {
 			}
 		}
 	}
-	a.walk(t)
+	return a
 }

@@ -328,6 +328,7 @@ func (d *decider) charge(t *turn, final bool, k *arith.Charge, answer, idle *lim
 	if final && k.Peek && d.table.Spent(t.At, k) {
 		return denySpent(d.table, t.At, k, answer)
 	}
+	t.before = t.before[:0]
 	if idle == nil {
 		return d.decided(t, k, answer)
 	}
@@ -338,8 +339,14 @@ func (d *decider) charge(t *turn, final bool, k *arith.Charge, answer, idle *lim
 		return false
 	}
 	k.Peek = peek
+	for i := range k.Len() {
+		t.before = append(t.before, table.NewBefore(d.table, t.At, k.Key(i)))
+	}
 	if !d.decided(t, k, answer) {
 		return false
+	}
+	for i, b := range t.before {
+		b.Charged(k.Key(i))
 	}
 	if !countsRejected(k) || !answer.Allowed {
 		return true

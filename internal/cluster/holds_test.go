@@ -142,6 +142,22 @@ func TestALateCancelOfAHold(t *testing.T) {
 	}
 }
 
+// A cancel takes nothing back of a hold that is over and stays charged, though nothing else was charged since.
+func TestACancelOfAHoldThatIsKept(t *testing.T) {
+	x := newIdentified(t, limiter.ReplicationOff)
+	x.id++
+	x.hold(other, 3, long, minute()) // so that there is a counter
+	x.id--
+	r := x.hold(third, 1, peer.Check{Prepare: true, Settles: true, Wait: uint32(limiter.Second)},
+		peer.Hold{Span: uint64(20 * limiter.Millisecond), Keep: true})
+	if r == nil || r.Receipt.Charged != 1 {
+		t.Fatalf("%+v", r)
+	}
+	x.h.pass(40 * limiter.Millisecond)
+	x.cancel(third, r.Receipt)
+	x.wants(2, "kept")
+}
+
 // Amendments and holds that contradict themselves change nothing.
 func TestAmendmentsThatCannotBe(t *testing.T) {
 	ok := func(change func(*peer.Hold)) *peer.Hold { h := settling(); change(h); return h }

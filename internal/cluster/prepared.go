@@ -30,6 +30,12 @@ func (x *preparations) add(t *turn, q *route.Request, d *limiter.Decision) {
 	case receipt.Charged == 0:
 		return
 	}
+	before := func(i int) *table.Before { // nil if the frame says that it prepares nothing
+		if i < len(t.before) {
+			return t.before[i]
+		}
+		return nil
+	}
 	n := 0
 	for i := range q.Charge.Len() {
 		k := q.Charge.Key(i)
@@ -40,7 +46,7 @@ func (x *preparations) add(t *turn, q *route.Request, d *limiter.Decision) {
 		}
 		charged = charged || ids && k.Cost > 0
 		if p := x.parts.of(k); charged && p != nil && x.count.Load() < maxPending {
-			p.r.Own().Prepare(t.inputs(), k, q.Charge.ID, x.asker(q), receipt.Time, q.Until)
+			p.r.Own().Prepare(t.inputs(), k, q.Charge.ID, x.asker(q), receipt.Time, q.Until, before(i))
 			p.apply(t)
 		}
 	}
@@ -69,6 +75,7 @@ func (x *preparations) conclude(t *turn, q *route.Request) {
 		from = x.self
 	}
 	n, here := 0, uint64(0) // limits whose charges can be taken back here, one bit each
+	var restore []func()    // once they are
 	for i := range q.Charge.Len() {
 		k := q.Charge.Key(i)
 		first := n
@@ -82,18 +89,31 @@ func (x *preparations) conclude(t *turn, q *route.Request) {
 		if own == nil {
 			continue
 		}
-		switch is, held := own.Conclude(t.inputs(), k, q.Charge.ID, from, arith.Fields(&q.Receipt).Time, back != 0); {
+		is, held, before := own.Conclude(t.inputs(), k, q.Charge.ID, from, arith.Fields(&q.Receipt).Time, back != 0)
+		if back == 0 {
+			before = nil
+		}
+		if before != nil {
+			before.Compare(k)
+		}
+		switch {
 		case !is:
 		case held:
-			if (back != 0 || q.Denied) && x.table.CancelHold(t.At, q.Charge, i, arith.Fields(&q.Receipt).Time, back>>first,
-				q.Denied) {
+			done := (back != 0 || q.Denied) && x.table.CancelHold(t.At, q.Charge, i, arith.Fields(&q.Receipt).Time, back>>first,
+				q.Denied)
+			if done {
 				own.Charged(t.inputs(), k, q.Charge.ID, false, 0)
+			} else {
+				before = nil // it is over, or settled
 			}
 		default:
 			here |= back
 			if q.Denied && x.table.ForgetID(t.At, q.Charge, i, arith.Fields(&q.Receipt).Time) {
 				own.Charged(t.inputs(), k, q.Charge.ID, false, 0)
 			}
+		}
+		if before != nil {
+			restore = append(restore, func() { before.Restore(k, back>>first) })
 		}
 		p.apply(t)
 	}
@@ -103,6 +123,9 @@ func (x *preparations) conclude(t *turn, q *route.Request) {
 		q.Charge.ID = nil // the charges alone: the id is forgotten, or stays although some are not made
 		x.table.UndoIn(table.EveryPartition, t.At, q.Charge, receipt)
 		q.Charge.ID = id
+	}
+	for _, f := range restore {
+		f()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // turn is one entry into the core, by one goroutine. It collects the work that is done
@@ -21,6 +22,7 @@ type turn struct {
 
 	asked   asked
 	scratch scratch
+	before  []*table.Before // of the keys of the check that is prepared
 
 	step    replica.Step // of the replica at work
 	applied int          // how many of its effects are done

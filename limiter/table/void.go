@@ -143,6 +143,34 @@ func (v *left) has(l *limiter.Limit, rule *limiter.Rule, place uint64, part uint
 	return of < max(h.before, at.left, at.began) || of < h.at[key].began
 }
 
+// of returns when a limit that requests choose for the key at a place was in force. It is empty for others.
+func (v *left) of(l *limiter.Limit, rule *limiter.Rule, place uint64) inForce {
+	half, key := keyOf(l, rule, place)
+	if half == 0 {
+		return inForce{}
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.halves[half].at[key]
+}
+
+// restore makes what [left.of] returned true again: it was never in force otherwise.
+func (v *left) restore(l *limiter.Limit, rule *limiter.Rule, place uint64, was inForce) {
+	half, key := keyOf(l, rule, place)
+	if half == 0 {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch at := v.halves[half].at; {
+	case at == nil: // all receipts from before are void
+	case was == (inForce{}):
+		delete(at, key)
+	default:
+		at[key] = was
+	}
+}
+
 // keyOf returns the half that a limit of a rule belongs to, and its key there.
 func keyOf(l *limiter.Limit, rule *limiter.Rule, place uint64) (half int, key leftKey) {
 	if originOf(rule) == ofRequest || rule.ChosenBy() != limiter.ChosenByNone {

@@ -305,11 +305,11 @@ func TestWhichChargeIsSettled(t *testing.T) {
 		_, p, tn := closedOwner(t)
 		k := strictKey(t, p.id)
 		k.Cost = one.cost
-		p.own.Prepare(tn, &k, one.id, one.from, one.time, tn.Now+limiter.Second)
+		p.own.Prepare(tn, &k, one.id, one.from, one.time, tn.Now+limiter.Second, nil)
 		a := one
 		change(&a)
 		k.Cost, k.Hash.Hi = a.cost, k.Hash.Hi+a.hi
-		if is, _ := p.own.Conclude(tn, &k, a.id, a.from, a.time, true); is != (name == "as it must be") {
+		if is, _, _ := p.own.Conclude(tn, &k, a.id, a.from, a.time, true); is != (name == "as it must be") {
 			t.Errorf("%s: it is settled %t", name, is)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 func reserves(tn *Step, own *Ownership, n int) {
 	k := &arith.Key{Hash: arith.Hash{Hi: 1}, Cost: 1}
 	for i := range n {
-		own.Prepare(tn, k, nil, third, tn.At+limiter.Tick(i), tn.Now+TickEvery)
+		own.Prepare(tn, k, nil, third, tn.At+limiter.Tick(i), tn.Now+TickEvery, nil)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // A check over several owners is prepared at each of them: its charge counts at once, and
@@ -33,6 +34,8 @@ type prepared struct {
 	cost  uint64
 	held  bool         // it is a hold: it ends by itself, too
 	until limiter.Tick // when the charge is late; if it is, when it can no longer be taken back
+	// before has the key's counters as they were before; nil of a late one.
+	before *table.Before
 }
 
 // waiter is a request that would be denied, perhaps because of a charge in doubt.
@@ -56,17 +59,17 @@ const (
 func (o *preparations) InDoubt() bool { return len(o.inDoubt) > 0 }
 
 // Prepare records the charge of one key for a check over several owners that the member from asks for, made at
-// the time that its receipt names, with an id unless that is nil. until is the deadline of
-// the check. Beyond maxInDoubt the charge counts as committed.
+// the time that its receipt names, with an id unless that is nil. before has what its counters were; until is the
+// deadline of the check. Beyond maxInDoubt the charge counts as committed.
 func (o *preparations) Prepare(t *Step, k *arith.Key, id *arith.Idempotency, from peer.Instance, time,
-	until limiter.Tick) {
+	until limiter.Tick, before *table.Before) {
 	if len(o.inDoubt) >= maxInDoubt {
 		return
 	}
 	o.count.Add(1)
 	o.inDoubt = append(o.inDoubt, prepared{
 		key: k.Hash, id: idOf(id), from: from, time: time, cost: k.Cost, held: id != nil && id.Hold > 0,
-		until: min(until, t.Now+limiter.Minute),
+		until: min(until, t.Now+limiter.Minute), before: before,
 	})
 	t.Watch = true
 }
@@ -83,9 +86,10 @@ func idOf(id *arith.Idempotency) uint64 {
 // takes it back if undo is set. It reports whether the charge was in doubt or
 // late here; only then may it be taken back: so none that another owner made, none twice,
 // and none that another attempt with the id made. Equal charges of one asker and id at one
-// instant are not told apart. held means that the charge is a hold.
+// instant are not told apart. held means that the charge is a hold. before has what the key's counters were, unless it
+// is nil.
 func (o *Ownership) Conclude(t *Step, k *arith.Key, id *arith.Idempotency, from peer.Instance, time limiter.Tick,
-	undo bool) (is, held bool) {
+	undo bool) (is, held bool, before *table.Before) {
 	meant := func(u prepared) bool {
 		return u.key == k.Hash && u.id == idOf(id) && u.from == from && u.time == time && u.cost == k.Cost
 	}
@@ -96,9 +100,9 @@ func (o *Ownership) Conclude(t *Step, k *arith.Key, id *arith.Idempotency, from 
 		at = slices.IndexFunc(*list, meant)
 	}
 	if at < 0 {
-		return false, false
+		return false, false, nil
 	}
-	held = (*list)[at].held
+	held, before = (*list)[at].held, (*list)[at].before
 	*list = slices.Delete(*list, at, at+1)
 	o.count.Add(-1)
 	if undo {
@@ -107,7 +111,7 @@ func (o *Ownership) Conclude(t *Step, k *arith.Key, id *arith.Idempotency, from 
 	if undo || id != nil || o.InDoubtOf(k) == 0 {
 		o.wakeWaiters(t, k)
 	}
-	return true, held
+	return true, held, before
 }
 
 // DecidedWithin returns the longest time until no charge of a key is in doubt,
@@ -260,7 +264,7 @@ func (o *preparations) expire(t *Step, owner peer.Epoch) {
 			continue
 		}
 		o.inDoubt = slices.Delete(o.inDoubt, i, i+1)
-		u.until = t.Now + LateFor
+		u.until, u.before = t.Now+LateFor, nil
 		o.late = append(o.late, u)
 		o.wakeWaiters(t, &arith.Key{Hash: u.key})
 	}

@@ -388,7 +388,7 @@ func (m *actor) decide(q *question) {
 	})
 	if q.Settles {
 		m.do(func(t *Step) {
-			m.p.Own().Prepare(t, charge.Key(0), charge.ID, s.of("c").self, arith.Fields(&d.Receipt).Time, q.Wait.Until)
+			m.p.Own().Prepare(t, charge.Key(0), charge.ID, s.of("c").self, arith.Fields(&d.Receipt).Time, q.Wait.Until, nil)
 		})
 	}
 	q.Withheld = Withheld{Charge: charge, Receipt: d.Receipt, Since: s.now, Until: q.Wait.Until}

@@ -418,7 +418,7 @@ func severalOwners(s *story) {
 	s.isAnswered(waits, false)
 	s.say("the other owner denies: c has a take back what it reserved")
 	m.do(func(t *Step) {
-		if is, _ := m.p.Own().Conclude(t, &k, nil, s.of("c").self, arith.Fields(&part.Receipt).Time, true); !is {
+		if is, _, _ := m.p.Own().Conclude(t, &k, nil, s.of("c").self, arith.Fields(&part.Receipt).Time, true); !is {
 			s.t.Error("the reservation is not there")
 		}
 		m.table.Refund(s.now, part.Wait.Charge, part.Receipt)

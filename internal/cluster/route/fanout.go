@@ -333,7 +333,7 @@ func (s *fanOut) cancelled(r *portion, first []int) (undo uint64) {
 		switch idle := r.idle.Limit(k); {
 		case !charge:
 			is.Remaining, is.ResetAfter, is.RetryAfter = idle.Remaining, idle.ResetAfter, idle.RetryAfter
-		case !s.answer.Allowed:
+		case !s.answer.Allowed && r.answer.Allowed:
 			// The part alone would have been allowed, so its answer has no wait.
 			is.RetryAfter = max(is.RetryAfter, idle.RetryAfter)
 		}
