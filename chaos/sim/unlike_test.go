@@ -11,7 +11,6 @@ import (
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/limitertest"
-	"github.com/weirlimit/weir/limiter/table"
 )
 
 // unlike is a walk with rules of which several count a request, each by a cost of its own.
@@ -143,11 +142,11 @@ func (w *unlike) amend() string {
 	return ""
 }
 
-// decide has both decide a request. If one is denied whose id is known for some of its keys, a table shows the limits
+// check has both decide a request. If one is denied whose id is known for some of its keys, a table shows the limits
 // of the others only.
-func (w *unlike) decide(r limiter.Request, peek bool) string {
+func (w *unlike) check(r limiter.Request, peek bool) string {
 	part := w.inPart(&r)
-	differs := w.check(r, peek)
+	differs := w.walk.check(r, peek)
 	if got, want, some := strings.Cut(differs, "by the table"); some && part &&
 		strings.Count(got, " left ") != strings.Count(want, " left ") {
 		return ""
@@ -155,89 +154,31 @@ func (w *unlike) decide(r limiter.Request, peek bool) string {
 	return differs
 }
 
-// step does one random thing, and returns how both differ.
-func (w *unlike) step() string {
+func (w *unlike) repeats(old, r *limiter.Request) bool {
+	if w.c.Pick(3) > 0 {
+		return false
+	}
 	if w.c.Pick(3) == 0 {
-		if err := w.pass(100 * ms); err != nil { // what was charged is copied by then
-			return err.Error()
-		}
-		w.clock += of[limiter.Tick](w.c, 1, 1000, 300_000, 2_000_000, 9_000_000, 61_000_000)
+		old.IP = r.IP // it is known for some keys
 	}
-	kind := of(w.c, "check", "check", "id", "id", "id", "look", "amend", "amend", "amend", "refund", "rare")
-	if kind == "rare" {
-		kind = of(w.c, "reset", "rules")
-		if w.moves {
-			kind = of(w.c, "members", "members", kind)
-		}
-	}
-	w.did[kind]++
-	var err error
-	switch r := w.request(); kind {
-	case "check":
-		return w.decide(r, false)
-	case "id":
-		if old, ok := w.again(); ok && w.c.Pick(3) == 0 {
-			if w.c.Pick(3) == 0 {
-				old.IP = r.IP // it is known for some keys
-			}
-			return w.decide(old, false)
-		}
-		if r.ID = fmt.Sprint("id", len(w.ids)); w.c.Pick(4) > 0 {
-			r.Hold = time.Duration(1+w.c.Pick(20)) * time.Second
-		}
-		w.ids = append(w.ids, r)
-		return w.decide(r, false)
-	case "look":
-		if old, ok := w.again(); ok && w.c.Pick(2) == 0 {
-			r = old
-			r.Hold = 0
-		}
-		return w.decide(r, true)
-	case "amend":
-		return w.amend()
-	case "refund":
-		err = w.refund()
-	case "reset":
-		err = w.reset(r)
-	case "rules":
-		yaml := w.yaml()
-		w.log("%s", yaml)
-		w.reloaded = true
-		err = w.SetRules(yaml)
-	case "members":
-		err = w.members()
-	}
-	if err != nil {
-		return err.Error()
-	}
-	return ""
+	return true
+}
+
+func (w *unlike) holds() bool { return w.c.Pick(4) > 0 }
+
+func (w *unlike) kinds() (often, rare, ofMembers []string) {
+	return []string{"check", "check", "id", "id", "id", "look", "amend", "amend", "amend", "refund", "rare"},
+		[]string{"reset", "rules"}, []string{"members", "members"}
 }
 
 // A cluster counts as one table does where several rules and quotas count a request by costs of their own, in shadow,
 // by slots and by time zones: also when a number for each attribute settles them, and when the costs change.
 func TestAWalkOfUnlikeCostsIsThatOfOneTable(t *testing.T) {
 	worlds(t)
-	var s *subject
-	did := map[string]int{}
-	for seed := range uint64(seeds(t, 60)) {
-		if seed%20 == 0 {
-			s = newSubject(t, "version: 1\nrules: []\n").(*subject)
-		}
-		s.clock += 4 * limiter.Day // after which nothing of the last walk counts
-		w := &unlike{walk: &walk{subject: s, c: limitertest.SeededChoices(seed), seed: seed,
-			table: table.New(table.Config{}), did: did, moves: seed%4 == 1, joined: 100 * int(seed)}}
-		yaml := w.yaml()
-		w.log("%s", yaml)
-		if err := s.SetRules(yaml); err != nil {
-			t.Fatal(err)
-		}
-		for range 60 {
-			if differs := w.step(); differs != "" {
-				t.Fatalf("seed %d: %s\n%s\n%s", seed, differs, w.story[0], strings.Join(w.story[max(1, len(w.story)-40):], "\n"))
-			}
-		}
-	}
-	t.Log(did)
+	did := walkOver(t, seeds(t, 60), 20, func(*World) {}, func(w *walk) course {
+		w.moves = w.seed%4 == 1
+		return &unlike{walk: w}
+	})
 	for _, kind := range []string{
 		"done, extended false, named true", "done, extended false, named false", "charged, extended false, named true",
 		"differs, extended false, named false", "lacks, extended false, named true", "done, extended true, named false",

@@ -317,53 +317,79 @@ func (w *walk) members() error {
 	return w.settle()
 }
 
+// course is what walks differ in: their rules and requests, how both decide and amend them, and how often what is done.
+type course interface {
+	yaml() string
+	request() limiter.Request
+	check(r limiter.Request, peek bool) string
+	amend() string
+	// repeats reports whether a check with an id is an earlier one, which it may change; holds whether another reserves.
+	repeats(old, r *limiter.Request) bool
+	holds() bool
+	kinds() (often, rare, ofMembers []string)
+}
+
+func (w *walk) repeats(_, _ *limiter.Request) bool { return w.c.Pick(3) > 0 }
+func (w *walk) holds() bool                        { return w.c.Pick(2) == 0 }
+
+func (w *walk) kinds() (often, rare, ofMembers []string) {
+	return []string{"check", "check", "check", "id", "id", "look", "amend", "amend", "refund", "rare"},
+		[]string{"reset", "reset", "rules", "override", "override"}, []string{"members", "members", "members"}
+}
+
+// reload has both count by other rules.
+func (w *walk) reload(x course) error {
+	yaml := x.yaml()
+	w.log("%s", yaml)
+	return w.SetRules(yaml)
+}
+
 // step does one random thing, and returns how both differ.
-func (w *walk) step() string {
+func (w *walk) step(x course) string {
 	if w.c.Pick(3) == 0 {
 		if err := w.pass(100 * ms); err != nil { // what was charged is copied by then
 			return err.Error()
 		}
 		w.clock += of[limiter.Tick](w.c, 1, 1000, 300_000, 2_000_000, 9_000_000, 61_000_000)
 	}
-	kind := of(w.c, "check", "check", "check", "id", "id", "look", "amend", "amend", "refund", "rare")
+	often, rare, ofMembers := x.kinds()
+	kind := of(w.c, often...)
 	if kind == "rare" {
-		kind = of(w.c, "reset", "reset", "rules", "override", "override")
+		kind = of(w.c, rare...)
 		if w.moves {
-			kind = of(w.c, "members", "members", "members", kind)
+			kind = of(w.c, append(ofMembers, kind)...)
 		}
 	}
 	w.did[kind]++
 	var err error
-	switch r := w.request(); kind {
+	switch r := x.request(); kind {
 	case "check":
-		return w.check(r, false)
+		return x.check(r, false)
 	case "id":
 		old, ok := w.again()
-		if ok && w.c.Pick(3) > 0 {
-			return w.check(old, false)
+		if ok && x.repeats(&old, &r) {
+			return x.check(old, false)
 		}
-		if r.ID = fmt.Sprint("id", len(w.ids)); w.c.Pick(2) == 0 {
+		if r.ID = fmt.Sprint("id", len(w.ids)); x.holds() {
 			r.Hold = time.Duration(1+w.c.Pick(20)) * time.Second
 		}
 		w.ids = append(w.ids, r)
-		return w.check(r, false)
+		return x.check(r, false)
 	case "look":
 		if old, ok := w.again(); ok && w.c.Pick(2) == 0 {
 			r = old
 			r.Hold = 0
 		}
-		return w.check(r, true)
+		return x.check(r, true)
 	case "amend":
-		return w.amend()
+		return x.amend()
 	case "refund":
 		err = w.refund()
 	case "reset":
 		err = w.reset(r)
 	case "rules":
-		yaml := w.yaml()
-		w.log("%s", yaml)
 		w.reloaded = true
-		err = w.SetRules(yaml)
+		err = w.reload(x)
 	case "members":
 		err = w.members()
 	case "override":
@@ -379,7 +405,7 @@ func (w *walk) step() string {
 // holds, settlements, extensions, refunds, resets, other rules and overrides; and while members join, leave and crash.
 func TestAWalkOverSeveralOwnersIsThatOfOneTable(t *testing.T) {
 	worlds(t)
-	did := walkOver(t, seeds(t, 80), 20, func(*World) {})
+	did := walkOver(t, seeds(t, 80), 20, func(*World) {}, asItIs)
 	for _, kind := range []string{
 		"check", "id", "look", "amend", "refund", "reset", "rules", "override", "members",
 	} {
@@ -393,12 +419,14 @@ func TestAWalkOverSeveralOwnersIsThatOfOneTable(t *testing.T) {
 // at once or one after the other.
 func TestAWalkOverTheEndOfAllIsThatOfOneTable(t *testing.T) {
 	worlds(t)
-	walkOver(t, seeds(t, 6), 4, func(w *World) { w.newDisks(Outages) })
+	walkOver(t, seeds(t, 6), 4, func(w *World) { w.newDisks(Outages) }, asItIs)
 }
 
-// walkOver takes n walks, so many of them in each world: the nodes of one may not send without end. It returns how
-// often each kind of step was taken.
-func walkOver(t *testing.T, n, each int, prepare func(*World)) map[string]int {
+func asItIs(w *walk) course { return w }
+
+// walkOver takes n walks, so many of them in each world: the nodes of one may not send without end. as gives each its
+// course. It returns how often each kind of step was taken.
+func walkOver(t *testing.T, n, each int, prepare func(*World), as func(*walk) course) map[string]int {
 	var s *subject
 	did := map[string]int{}
 	for seed := range uint64(n) {
@@ -408,13 +436,12 @@ func walkOver(t *testing.T, n, each int, prepare func(*World)) map[string]int {
 		s.clock += 4 * limiter.Day // after which nothing of the last walk counts
 		w := &walk{subject: s, c: limitertest.SeededChoices(seed), seed: seed, table: table.New(table.Config{}), did: did,
 			moves: seed%2 == 1, joined: 100 * int(seed)}
-		yaml := w.yaml()
-		w.log("%s", yaml)
-		if err := s.SetRules(yaml); err != nil {
+		x := as(w)
+		if err := w.reload(x); err != nil {
 			t.Fatal(err)
 		}
 		for range 60 {
-			if differs := w.step(); differs != "" {
+			if differs := w.step(x); differs != "" {
 				t.Fatalf("seed %d: %s\n%s\n%s", seed, differs, w.story[0], strings.Join(w.story[max(1, len(w.story)-40):], "\n"))
 			}
 		}
