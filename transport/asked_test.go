@@ -11,9 +11,9 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/frontend/overgrpc"
 	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
@@ -74,11 +74,11 @@ func FuzzExplainAndReset(f *testing.F) {
 		}
 		d := new(telling)
 		s := newService(Options{Decider: d, AllowRequestLimits: true, AllowReset: true})
-		e, err := s.Explain(t.Context(), m)
+		e, err := s.explain(t.Context(), m)
 		var want limiter.Request
 		refused := s.fillRequest(&want, m)
 		if (err == nil) != (refused == nil) || err != nil &&
-			(status.Code(err) != codes.InvalidArgument || !errors.Is(refused, limiter.ErrInvalid)) {
+			(overgrpc.Code(err) != codes.InvalidArgument || !errors.Is(refused, limiter.ErrInvalid)) {
 			t.Fatalf("explained with %v, and a check of it: %v", err, refused)
 		}
 		if err == nil {
@@ -95,8 +95,8 @@ func FuzzExplainAndReset(f *testing.F) {
 				t.Errorf("%v came over as %+v", e, x)
 			}
 		}
-		switch _, err := s.Reset(t.Context(), named); {
-		case err != nil && status.Code(err) != codes.InvalidArgument:
+		switch _, err := s.reset(t.Context(), named); {
+		case err != nil && overgrpc.Code(err) != codes.InvalidArgument:
 			t.Errorf("a reset of %v: %v", named, err)
 		case err == nil && (d.reset.User != named.GetUser() || len(d.reset.Limits) != len(named.GetLimits())):
 			t.Errorf("a reset of %v was understood as %+v", named, d.reset)

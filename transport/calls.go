@@ -64,8 +64,9 @@ func full[T any, M interface {
 		if err := c.receive(s, name, s.begin(), decode); err != nil {
 			return nil, err
 		}
+		begin := s.begin()
 		out, err := do(ctx, m)
-		if err != nil {
+		if err = s.end(name, begin, err); err != nil {
 			return nil, err
 		}
 		return s.encode(out, &c.hold)

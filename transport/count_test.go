@@ -67,11 +67,11 @@ func TestPartsAreCountedFirst(t *testing.T) {
 		return err
 	}
 	explain := func(in []byte) error {
-		_, err := full(s, "Explain", s.Explain)(ctx, decoding(string(in)))
+		_, err := full(s, "Explain", s.explain)(ctx, decoding(string(in)))
 		return err
 	}
 	reset := func(in []byte) error {
-		_, err := full(s, "Reset", s.Reset)(ctx, decoding(string(in)))
+		_, err := full(s, "Reset", s.reset)(ctx, decoding(string(in)))
 		return err
 	}
 	batch := func(in []byte) error {

@@ -12,14 +12,8 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// Explain implements the service.
-func (s *service) Explain(ctx context.Context, m *weirv1.CheckRequest) (*weirv1.ExplainResponse, error) {
-	begin := s.begin()
-	out, err := s.explainMessage(ctx, m)
-	return out, s.end("Explain", begin, err)
-}
-
-func (s *service) explainMessage(ctx context.Context, m *weirv1.CheckRequest) (*weirv1.ExplainResponse, error) {
+// explain is the gRPC method Explain.
+func (s *service) explain(ctx context.Context, m *weirv1.CheckRequest) (*weirv1.ExplainResponse, error) {
 	var r limiter.Request
 	by, err := s.admit(ctx, &r, m, ActionExplain)
 	if err == nil {
@@ -45,21 +39,17 @@ func (s *service) explainMessage(ctx context.Context, m *weirv1.CheckRequest) (*
 }
 
 // serveExplain serves /v1/explain.
-func (f *front) serveExplain(w http.ResponseWriter, r *http.Request) {
-	h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
-	defer h.Release()
-	by, q, err := f.ask(w, r, &h, f.checkFields, ActionExplain)
+func (f *front) serveExplain(w http.ResponseWriter, r *http.Request, h *listen.Hold) error {
+	by, q, err := f.ask(w, r, h, f.checkFields, ActionExplain)
 	if err == nil {
 		err = by.About(&q.request, q.tenant, ActionExplain)
 	}
 	if err != nil {
-		writeError(w, err)
-		return
+		return err
 	}
 	e, err := by.Explain(r.Context(), q.request)
-	if err != nil {
-		writeError(w, err)
-		return
+	if err == nil {
+		writeAnswer(w, http.StatusOK, e, h)
 	}
-	writeAnswer(w, http.StatusOK, e, &h)
+	return err
 }

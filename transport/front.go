@@ -30,19 +30,20 @@ func newFront(s *service, ready func() error, o *Options) *front {
 // ownRoutes returns what is served by path, without Options.Services.
 func (f *front) ownRoutes(ready func() error, o *Options) map[string]route {
 	asking, posting := []string{http.MethodGet, http.MethodPost}, []string{http.MethodPost}
+	refund, reset := f.holding(f.serveRefund), f.holding(f.serveReset)
 	warnings := o.Warnings
 	if o.Access != nil { // they name tenants, rules and members, and whoever asks is not identified
 		warnings, ready = nil, unexplained(ready)
 	}
 	routes := map[string]route{
-		"/v1/check":       {methods: asking, traced: true, serve: f.serveCheck, action: "check"},
-		"/v1/check/batch": {methods: posting, traced: true, serve: f.serveBatch, action: "check"},
-		"/v1/explain":     {methods: asking, traced: true, serve: f.serveExplain, action: "explain"},
+		"/v1/check":       {methods: asking, traced: true, serve: f.holding(f.serveCheck), action: "check"},
+		"/v1/check/batch": {methods: posting, traced: true, serve: f.holding(f.serveBatch), action: "check"},
+		"/v1/explain":     {methods: asking, traced: true, serve: f.holding(f.serveExplain), action: "explain"},
 		"/v1/settle":      {methods: posting, traced: true, serve: f.serveAmend(f.settleFields, settle), action: "refund"},
 		"/v1/cancel":      {methods: posting, traced: true, serve: f.serveAmend(f.cancelFields, cancel), action: "refund"},
 		"/v1/extend":      {methods: posting, traced: true, serve: f.serveAmend(f.extendFields, extend), action: "refund"},
-		"/v1/refund":      {methods: posting, traced: true, serve: f.serveRefund, action: "refund", accounted: true},
-		"/v1/reset":       {methods: posting, traced: true, serve: f.serveReset, action: "reset", accounted: true},
+		"/v1/refund":      {methods: posting, traced: true, serve: refund, action: "refund", accounted: true},
+		"/v1/reset":       {methods: posting, traced: true, serve: reset, action: "reset", accounted: true},
 		"/healthz":        {methods: reading(), serve: serveHealthy, open: true},
 		"/readyz":         {methods: reading(), serve: serveReady(ready, warnings), open: true},
 		"/openapi.yaml":   {methods: reading(), serve: serveOpenAPI, open: true},
@@ -89,11 +90,21 @@ func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
 	w.Write(openAPI)
 }
 
+// holding serves requests that take room, which is given back when they are answered. It answers with the error if
+// serve returns one.
+func (f *front) holding(serve func(http.ResponseWriter, *http.Request, *listen.Hold) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
+		defer h.Release()
+		if err := serve(w, r, &h); err != nil {
+			writeError(w, err)
+		}
+	}
+}
+
 // serveCheck decides one request.
-func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
-	h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
-	defer h.Release()
-	by, q, err := f.read(w, r, &h, f.checkFields)
+func (f *front) serveCheck(w http.ResponseWriter, r *http.Request, h *listen.Hold) error {
+	by, q, err := f.read(w, r, h, f.checkFields)
 	if err == nil {
 		err = f.mayRefund(q.receipt || q.request.Hold > 0)
 	}
@@ -104,13 +115,11 @@ func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
 		err = by.About(&q.request, q.tenant, frontend.CheckOrPeek(q.peek))
 	}
 	if err != nil {
-		writeError(w, err)
-		return
+		return err
 	}
 	var d limiter.Decision
 	if err := by.Check(r.Context(), &q.request, &d, q.peek); err != nil {
-		writeError(w, err)
-		return
+		return err
 	}
 	a := f.decider.Answer(&q.request, &d)
 	a.Receipt = f.receiptOf(q.receipt, &q.request, &d)
@@ -126,7 +135,8 @@ func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
 	if !d.Allowed && !d.Never {
 		w.Header().Set("Retry-After", strconv.FormatInt(limiter.Seconds(d.RetryAfter), 10))
 	}
-	writeAnswer(w, status, a, &h)
+	writeAnswer(w, status, a, h)
+	return nil
 }
 
 // batchResult is the result of one check of a batch: an answer or an error.
@@ -140,15 +150,12 @@ type batchResults struct {
 }
 
 // serveBatch decides several requests.
-func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
-	h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
-	defer h.Release()
+func (f *front) serveBatch(w http.ResponseWriter, r *http.Request, h *listen.Hold) error {
 	by, err := overhttp.Identify(f.callers, r)
 	if err != nil {
-		writeError(w, err)
-		return
+		return err
 	}
-	body, err := readBody(w, r, &h)
+	body, err := readBody(w, r, h)
 	var raw []json.RawMessage
 	if err == nil {
 		raw, err = parseChecks(body)
@@ -158,8 +165,7 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 		err = h.Add(int64(len(raw)) * weightOfJSONCheck)
 	}
 	if err != nil {
-		writeError(w, err)
-		return
+		return err
 	}
 	var b batch
 	b.grow(len(raw))
@@ -191,8 +197,7 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 		peeks = nil
 	}
 	if err = b.decide(r.Context(), &by, len(at), peeks); err != nil {
-		writeError(w, err)
-		return
+		return err
 	}
 	h.Widen(b.widest(len(at)))
 	for i, n := range b.failed {
@@ -206,7 +211,8 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 			out.Results[j].Answer = &a
 		}
 	}
-	writeAnswer(w, http.StatusOK, out, &h)
+	writeAnswer(w, http.StatusOK, out, h)
+	return nil
 }
 
 type resetResult struct {
@@ -217,29 +223,25 @@ type resetResult struct {
 func (f *front) clearFields() []field { return append(f.resetFields(), tenantField()) }
 
 // serveReset deletes the counters of a request.
-func (f *front) serveReset(w http.ResponseWriter, r *http.Request) {
+func (f *front) serveReset(w http.ResponseWriter, r *http.Request, h *listen.Hold) error {
 	if err := f.callers.Allows(ActionReset); err != nil {
-		writeError(w, err)
-		return
+		return err
 	}
-	h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
-	defer h.Release()
-	by, q, err := f.ask(w, r, &h, f.clearFields, ActionReset)
+	by, q, err := f.ask(w, r, h, f.clearFields, ActionReset)
 	if err == nil {
 		err = by.About(&q.request, q.tenant, ActionReset)
 	}
 	if err != nil {
-		writeError(w, err)
-		return
+		return err
 	}
 	subject(w, q.request.Rule)
 	n, err := by.Reset(r.Context(), q.request)
 	if err != nil {
-		writeError(w, err)
-		return
+		return err
 	}
 	if seen, ok := w.(*statusWriter); ok {
 		seen.did = frontend.WhyReset(n)
 	}
 	writeJSON(w, resetResult{n})
+	return nil
 }

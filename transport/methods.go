@@ -48,17 +48,17 @@ func (s *service) description() *grpc.ServiceDesc {
 		case "Lease":
 			handle(ActionLease, false, lending{s}.serve)
 		case "Explain":
-			handle(ActionExplain, false, full(s, name, s.Explain))
+			handle(ActionExplain, false, full(s, name, s.explain))
 		case "Reset":
-			handle(ActionReset, true, full(s, name, s.Reset))
+			handle(ActionReset, true, full(s, name, s.reset))
 		case "Refund":
-			handle(ActionRefund, true, full(s, name, s.Refund))
+			handle(ActionRefund, true, full(s, name, s.refund))
 		case "Settle":
-			handle(ActionRefund, false, full(s, name, s.Settle))
+			handle(ActionRefund, false, reserves[weirv1.SettleRequest](s, name))
 		case "Cancel":
-			handle(ActionRefund, false, full(s, name, s.Cancel))
+			handle(ActionRefund, false, reserves[weirv1.CancelRequest](s, name))
 		case "Extend":
-			handle(ActionRefund, false, full(s, name, s.Extend))
+			handle(ActionRefund, false, reserves[weirv1.ExtendRequest](s, name))
 		}
 	}
 	return &desc

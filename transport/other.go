@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	fields "github.com/weirlimit/weir/internal/front"
@@ -92,24 +91,16 @@ func (f *front) otherRoutes(of map[string]overhttp.Route) map[string]route {
 
 // servePost has a route answer with the body of the request.
 func (f *front) servePost(post func(http.ResponseWriter, *http.Request, []byte)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
-		defer h.Release()
-		body, err := readAll(http.MaxBytesReader(w, r.Body, MaxBodyBytes), &h)
+	return f.holding(func(w http.ResponseWriter, r *http.Request, h *listen.Hold) error {
+		body, err := readAll(w, r, h)
 		if err == nil {
 			err = h.Add(int64(len(body)) * weightOfOther)
 		}
-		switch tooLarge := (*http.MaxBytesError)(nil); {
-		case errors.As(err, &tooLarge):
-			writeError(w, errBodySize)
-		case listen.LacksRoom(err):
-			writeError(w, err)
-		case err != nil:
-			writeError(w, invalid("the body could not be read to its end: %v", err))
-		default:
+		if err == nil {
 			post(w, r, body)
 		}
-	}
+		return err
+	})
 }
 
 // weightOfOther is how much larger than its text a message of another protocol in JSON may

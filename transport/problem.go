@@ -141,24 +141,17 @@ func readBody(w http.ResponseWriter, r *http.Request, h *listen.Hold) ([]byte, e
 	if err != nil || media != "application/json" || !strings.EqualFold(coding, "identity") {
 		return nil, errMediaType
 	}
-	body, err := readAll(http.MaxBytesReader(w, r.Body, MaxBodyBytes), h)
-	switch tooLarge := (*http.MaxBytesError)(nil); {
-	case errors.As(err, &tooLarge):
-		return nil, errBodySize
-	case listen.LacksRoom(err):
-		return nil, err
-	case err != nil:
-		return nil, invalid("the body could not be read to its end: %v", err)
-	case !utf8.Valid(body):
+	body, err := readAll(w, r, h)
+	if err == nil && !utf8.Valid(body) {
 		return nil, invalid("the body is not UTF-8, as JSON must be")
 	}
-	return body, nil
+	return body, err
 }
 
-// readAll reads a body to its end and takes room for it as it arrives. Bytes that are
+// readAll reads a body of at most [MaxBodyBytes] to its end and takes room for it as it arrives. Bytes that are
 // only announced take none.
-func readAll(from io.Reader, h *listen.Hold) ([]byte, error) {
-	body := make([]byte, 0, 512)
+func readAll(w http.ResponseWriter, r *http.Request, h *listen.Hold) ([]byte, error) {
+	from, body := http.MaxBytesReader(w, r.Body, MaxBodyBytes), make([]byte, 0, 512)
 	for {
 		if len(body) == cap(body) {
 			if err := h.Add(int64(cap(body)) * weightOfByte); err != nil {
@@ -171,8 +164,11 @@ func readAll(from io.Reader, h *listen.Hold) ([]byte, error) {
 		if errors.Is(err, io.EOF) {
 			return body, h.Add(int64(len(body)) * weightOfJSON)
 		}
+		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+			return nil, errBodySize
+		}
 		if err != nil {
-			return nil, err
+			return nil, invalid("the body could not be read to its end: %v", err)
 		}
 	}
 }

@@ -19,25 +19,20 @@ func refund(ctx context.Context, by *frontend.Session, r limiter.Request, sealed
 	return by.Refund(ctx, r, limiter.SealedReceipt(sealed))
 }
 
-// Refund implements the service.
-func (s *service) Refund(ctx context.Context, m *weirv1.RefundRequest) (*weirv1.RefundResponse, error) {
-	begin := s.begin()
-	return &weirv1.RefundResponse{}, s.end("Refund", begin, s.refundMessage(ctx, m))
-}
-
-func (s *service) refundMessage(ctx context.Context, m *weirv1.RefundRequest) error {
+// refund is the gRPC method Refund.
+func (s *service) refund(ctx context.Context, m *weirv1.RefundRequest) (*weirv1.RefundResponse, error) {
 	if err := s.mayRefund(true); err != nil {
-		return err
+		return nil, err
 	}
 	var r limiter.Request
 	by, err := s.admit(ctx, &r, m, ActionRefund)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if m.Cost != nil {
 		r.Cost = limiter.Units(m.GetCost())
 	}
-	return refund(ctx, &by, r, m.GetReceipt())
+	return &weirv1.RefundResponse{}, refund(ctx, &by, r, m.GetReceipt())
 }
 
 // refundFields returns the fields of a refund.
@@ -48,20 +43,16 @@ func (s *service) refundFields() []field {
 }
 
 // serveRefund serves /v1/refund.
-func (f *front) serveRefund(w http.ResponseWriter, r *http.Request) {
+func (f *front) serveRefund(w http.ResponseWriter, r *http.Request, h *listen.Hold) error {
 	if err := f.mayRefund(true); err != nil {
-		writeError(w, err)
-		return
+		return err
 	}
-	h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
-	defer h.Release()
-	by, q, err := f.ask(w, r, &h, f.refundFields, ActionRefund)
+	by, q, err := f.ask(w, r, h, f.refundFields, ActionRefund)
 	if err == nil {
 		err = refund(r.Context(), &by, q.request, q.sealed)
 	}
-	if err != nil {
-		writeError(w, err)
-		return
+	if err == nil {
+		writeJSON(w, struct{}{})
 	}
-	writeJSON(w, struct{}{})
+	return err
 }

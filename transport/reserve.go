@@ -15,27 +15,14 @@ type aboutReservation interface {
 	GetIdTtlUs() int64
 }
 
-// Settle implements the service.
-func (s *service) Settle(ctx context.Context, m *weirv1.SettleRequest) (*weirv1.ReservationResponse, error) {
-	return s.amendNamed(ctx, "Settle", m)
-}
-
-// Cancel implements the service.
-func (s *service) Cancel(ctx context.Context, m *weirv1.CancelRequest) (*weirv1.ReservationResponse, error) {
-	return s.amendNamed(ctx, "Cancel", m)
-}
-
-// Extend implements the service.
-func (s *service) Extend(ctx context.Context, m *weirv1.ExtendRequest) (*weirv1.ReservationResponse, error) {
-	return s.amendNamed(ctx, "Extend", m)
-}
-
-// amendNamed is the method of a name.
-func (s *service) amendNamed(ctx context.Context, name string, m aboutReservation) (*weirv1.ReservationResponse,
-	error) {
-	begin := s.begin()
-	out, err := s.reservation(ctx, m)
-	return out, s.end(name, begin, err)
+// reserves returns the gRPC method of a name that does what its message asks for with a reservation.
+func reserves[T any, M interface {
+	*T
+	aboutReservation
+}](s *service, name string) unary {
+	return full(s, name, func(ctx context.Context, m M) (*weirv1.ReservationResponse, error) {
+		return s.reservation(ctx, m)
+	})
 }
 
 // reservation does what a message asks for. It needs the permission to refund, as over HTTP.

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/frontend/overgrpc"
 	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
@@ -168,7 +168,7 @@ func FuzzReservation(f *testing.F) {
 		var cancel weirv1.CancelRequest
 		var extend weirv1.ExtendRequest
 		asks := func(m aboutReservation, err error) bool {
-			if err != nil && (status.Code(err) != codes.InvalidArgument || d.asked != nil) {
+			if err != nil && (overgrpc.Code(err) != codes.InvalidArgument || d.asked != nil) {
 				t.Errorf("%v: %v", m, err)
 			} else if err == nil && (d.asked.User != m.GetUser() || d.asked.IDTTL != weirwire.IDTime(m.GetIdTtlUs()) ||
 				len(d.asked.Limits) != len(m.GetLimits())) {
@@ -177,20 +177,20 @@ func FuzzReservation(f *testing.F) {
 			return err == nil && !t.Failed()
 		}
 		if proto.Unmarshal(b, &settle) == nil {
-			if _, err := s.Settle(t.Context(), &settle); asks(&settle, err) &&
+			if _, err := s.reservation(t.Context(), &settle); asks(&settle, err) &&
 				(d.asked.ID != settle.GetId() || settle.Actual == nil || d.actual != settle.GetActual() ||
 					d.ignore != (settle.GetIfUnknown() == weirv1.IfUnknown_IF_UNKNOWN_IGNORE)) {
 				t.Errorf("%v settles %+v with %d, %t", &settle, d.asked, d.actual, d.ignore)
 			}
 		}
 		if d.asked = nil; proto.Unmarshal(b, &cancel) == nil {
-			if _, err := s.Cancel(t.Context(), &cancel); asks(&cancel, err) &&
+			if _, err := s.reservation(t.Context(), &cancel); asks(&cancel, err) &&
 				(d.asked.ID != cancel.GetId() || d.actual != 0 || !d.ignore) {
 				t.Errorf("%v settles %+v with %d, %t", &cancel, d.asked, d.actual, d.ignore)
 			}
 		}
 		if d.asked = nil; proto.Unmarshal(b, &extend) == nil {
-			if _, err := s.Extend(t.Context(), &extend); asks(&extend, err) &&
+			if _, err := s.reservation(t.Context(), &extend); asks(&extend, err) &&
 				(d.asked.ID != extend.GetId() || d.asked.Hold != weirwire.IDTime(extend.GetHoldUs()) ||
 					d.asked.Cost.Given() != (extend.Cost != nil)) {
 				t.Errorf("%v extends %+v", &extend, d.asked)

@@ -7,16 +7,10 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// Reset implements the service.
-func (s *service) Reset(ctx context.Context, m *weirv1.ResetRequest) (*weirv1.ResetResponse, error) {
-	begin := s.begin()
-	n, err := s.reset(ctx, m)
-	return &weirv1.ResetResponse{Counters: int64(n)}, s.end("Reset", begin, err)
-}
-
-func (s *service) reset(ctx context.Context, m *weirv1.ResetRequest) (int, error) {
+// reset is the gRPC method Reset.
+func (s *service) reset(ctx context.Context, m *weirv1.ResetRequest) (*weirv1.ResetResponse, error) {
 	if err := s.front.Allows(ActionReset); err != nil {
-		return 0, err
+		return nil, err
 	}
 	var r limiter.Request
 	by, err := s.admit(ctx, &r, m, ActionReset)
@@ -24,7 +18,8 @@ func (s *service) reset(ctx context.Context, m *weirv1.ResetRequest) (int, error
 		err = by.About(&r, m.GetTenant(), ActionReset)
 	}
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return by.Reset(ctx, r)
+	n, err := by.Reset(ctx, r)
+	return &weirv1.ResetResponse{Counters: int64(n)}, err
 }

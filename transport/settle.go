@@ -101,24 +101,20 @@ func extend(ctx context.Context, by *frontend.Session, q *question) (limiter.Ame
 // do does it.
 func (f *front) serveAmend(fields func() []field, do func(context.Context, *frontend.Session,
 	*question) (limiter.Amended, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+	return f.holding(func(w http.ResponseWriter, r *http.Request, h *listen.Hold) error {
 		if err := f.mayAmend(); err != nil {
-			writeError(w, err)
-			return
+			return err
 		}
-		h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
-		defer h.Release()
-		by, q, err := f.ask(w, r, &h, fields, ActionRefund)
+		by, q, err := f.ask(w, r, h, fields, ActionRefund)
 		var out limiter.Amended
 		if err == nil {
 			out, err = do(r.Context(), &by, q)
 		}
-		if err != nil {
-			writeError(w, err)
-			return
+		if err == nil {
+			writeAmended(w, out)
 		}
-		writeAmended(w, out)
-	}
+		return err
+	})
 }
 
 func writeAmended(w http.ResponseWriter, a limiter.Amended) {
