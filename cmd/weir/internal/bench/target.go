@@ -185,6 +185,7 @@ func await(ctx context.Context, what string, ok func() bool) error {
 // openRedis opens a node that counts in Redis, under key names of this run. Closing it
 // deletes these keys in any case.
 func openRedis(ctx context.Context, c *Config) (*target, error) {
+	redisstore.LogClientTo(slog.New(slog.DiscardHandler)) // errors are in the answers
 	conn, err := dialRedis(ctx, c.RedisAddr)
 	if err != nil {
 		return nil, err
@@ -195,7 +196,6 @@ func openRedis(ctx context.Context, c *Config) (*target, error) {
 	if _, err := conn.usage(); err != nil {
 		return nil, errors.Join(err, conn.close())
 	}
-	redisstore.LogClientTo(slog.New(slog.DiscardHandler)) // errors are in the answers
 	store, err := redisstore.Open(ctx, redisstore.Config{Addrs: []string{c.RedisAddr}, Timeout: redisWait, Prefix: prefix})
 	if err != nil {
 		return nil, errors.Join(err, conn.close())
