@@ -15,13 +15,13 @@ import (
 type decoder struct {
 	in       reader
 	sections *sections
-	limits   int // limits of the frame so far
 }
 
 // reader reads the fields of messages, and their values.
 type reader struct {
 	names     map[string]string // interned names of rules, limits and members
 	section   string            // the section being read, for errors
+	limits    int               // limits of the frame so far
 	explained int               // parts of explanations so far
 	err       error
 }
@@ -171,9 +171,23 @@ func (r *reader) text(f *field, to *string) {
 	*to = name
 }
 
+// own reads a text that is not interned.
+func (r *reader) own(f *field, to *string) {
+	if r.is(f, protowire.BytesType) {
+		*to = string(f.data)
+	}
+}
+
+// count reads a count of an explanation.
+func (r *reader) count(f *field, to *uint64) {
+	if r.uint(f, to); *to > maxUnits {
+		r.fail("a count of an explanation is %d, which is too large", *to)
+	}
+}
+
 // frame reads a frame into in, and checks that its parts fit together.
 func (d *decoder) frame(b []byte, in *inbox) error {
-	d.in.section, d.limits, d.in.explained, d.in.err = "the frame", 0, 0, nil
+	d.in.section, d.in.limits, d.in.explained, d.in.err = "the frame", 0, 0, nil
 	f := &in.frame
 	f.Reset()
 	var seen uint32 // sections seen; each may occur once
@@ -200,7 +214,7 @@ func (d *decoder) frame(b []byte, in *inbox) error {
 
 // part reads one field of a frame.
 func (d *decoder) part(x *field, in *inbox) {
-	f, s := &in.frame, d.sections
+	f, s, r := &in.frame, d.sections, &d.in
 	switch x.number {
 	case 1:
 		d.in.fixed(x, (*uint64)(&f.From))
@@ -209,9 +223,9 @@ func (d *decoder) part(x *field, in *inbox) {
 	case 3:
 		d.in.bool(x, &f.Relayed)
 	case 4:
-		d.rule(x, f)
+		readPiece(r, x, &f.Rules, "a rule", r.more(x, len(f.Rules), maxRules, "rules"), describeRule)
 	case 5:
-		f.Limits = d.limit(x, f.Limits)
+		readPiece(r, x, &f.Limits, "a limit", r.moreLimits(x), describeLimit)
 	case 6:
 		f.Claims, _ = readSection(&d.in, "claims", x.data, s.claims, f.Claims)
 	case 7:
@@ -241,7 +255,7 @@ func (d *decoder) part(x *field, in *inbox) {
 	case 17:
 		f.Results, _ = readSection(&d.in, "results", x.data, s.results, f.Results)
 	case 18:
-		d.known(x, f)
+		readPiece(r, x, &f.Known, "a known member", r.more(x, len(f.Known), maxKnown, "known members"), describeKnown)
 	case 19:
 		d.in.uint(x, &f.Number)
 	case 20:
@@ -249,29 +263,32 @@ func (d *decoder) part(x *field, in *inbox) {
 	case 21:
 		d.in.fixed(x, (*uint64)(&f.Via))
 	case 22:
-		d.keyName(x, f)
-	case 23:
-		d.explanation(x, f)
+		readPiece(r, x, &f.Names, "a name", r.more(x, len(f.Names), maxNames, "names"), describeName)
 	case 24:
 		f.Traces, _ = readSection(&d.in, "traces", x.data, s.traces, f.Traces)
 	case 25:
 		f.Holds, _ = readSection(&d.in, "holds", x.data, s.holds, f.Holds)
 	case 29:
 		f.IDs, _ = readSection(&d.in, "ids", x.data, s.ids, f.IDs)
-	case 26, 27, 28:
+	case 23, 26, 27, 28:
 		d.seldom(x, f)
 	}
 }
 
 // seldom reads a field that few frames have.
 func (d *decoder) seldom(x *field, f *peer.Frame) {
+	r := &d.in
 	switch x.number {
+	case 23:
+		more := r.moreParts(x, len(f.Explained), "explanations")
+		readPiece(r, x, &f.Explained, "an explanation", more, describeExplanation)
 	case 26:
 		f.Amended, _ = readSection(&d.in, "amended", x.data, d.sections.amended, f.Amended)
 	case 27:
-		d.expulsion(x, f)
+		more := r.more(x, len(f.Expelled), maxExpelled, "expelled members")
+		readPiece(r, x, &f.Expelled, "an expelled member", more, describeExpulsion)
 	default:
-		d.note(x, f)
+		readPiece(r, x, &f.Notes, "a note", r.more(x, len(f.Notes), maxNotes, "notes"), describeNote)
 	}
 }
 

@@ -69,7 +69,7 @@ func (e *encoder) extend(field protowire.Number, length int) []byte {
 	return e.b[start:]
 }
 
-// uint, fixed, bool and text append a field, unless its value is zero.
+// uint, fixed, bool, octet, long, short and text append a field, unless its value is zero.
 func (e *encoder) uint(field protowire.Number, v uint64) {
 	if v != 0 {
 		e.b = protowire.AppendTag(e.b, field, protowire.VarintType)
@@ -84,7 +84,10 @@ func (e *encoder) fixed(field protowire.Number, v uint64) {
 	}
 }
 
-func (e *encoder) bool(field protowire.Number, v bool) { e.uint(field, protowire.EncodeBool(v)) }
+func (e *encoder) bool(field protowire.Number, v bool)   { e.uint(field, protowire.EncodeBool(v)) }
+func (e *encoder) octet(field protowire.Number, v uint8) { e.uint(field, uint64(v)) }
+func (e *encoder) long(field protowire.Number, v int64)  { e.uint(field, uint64(v)) }
+func (e *encoder) short(field protowire.Number, v int32) { e.long(field, int64(v)) } // negative ones as in protobuf
 
 func (e *encoder) text(field protowire.Number, s string) {
 	if s != "" {
@@ -105,12 +108,8 @@ func (e *encoder) frame(f *peer.Frame) {
 			len(f.Rules), len(f.Limits), len(f.Known), len(f.Expelled), len(f.Names), len(f.Explained), len(f.Notes))
 		return
 	}
-	for i := range f.Rules {
-		e.rule(&f.Rules[i])
-	}
-	for i := range f.Limits {
-		e.limit(5, &f.Limits[i])
-	}
+	writePieces(e, 4, f.Rules, describeRule)
+	writePieces(e, 5, f.Limits, describeLimit)
 	s := e.sections
 	writeSection(e, 6, s.claims, f.Claims, nil)
 	writeSection(e, 7, s.answers, f.Answers, nil)
@@ -124,24 +123,14 @@ func (e *encoder) frame(f *peer.Frame) {
 	writeSection(e, 15, s.refunds, f.Refunds, nil)
 	writeSection(e, 16, s.replies, f.Replies, (*encoder).replyRules)
 	writeSection(e, 17, s.results, f.Results, nil)
-	for i := range f.Known {
-		e.known(&f.Known[i])
-	}
-	for i := range f.Expelled {
-		e.expulsion(&f.Expelled[i])
-	}
-	for i := range f.Notes {
-		e.note(&f.Notes[i])
-	}
+	writePieces(e, 18, f.Known, describeKnown)
+	writePieces(e, 27, f.Expelled, describeExpulsion)
+	writePieces(e, 28, f.Notes, describeNote)
 	e.uint(19, f.Number)
 	e.uint(20, f.Got)
 	e.fixed(21, uint64(f.Via))
-	for i := range f.Names {
-		e.name(&f.Names[i])
-	}
-	for i := range f.Explained {
-		e.explanation(&f.Explained[i])
-	}
+	writePieces(e, 22, f.Names, describeName)
+	writePieces(e, 23, f.Explained, describeExplanation)
 	writeSection(e, 24, s.traces, f.Traces, nil)
 	writeSection(e, 25, s.holds, f.Holds, nil)
 	writeSection(e, 26, s.amended, f.Amended, nil)
@@ -216,96 +205,4 @@ func (e *encoder) replyRules(replies []peer.Reply) {
 		}
 	}
 	e.close(mark, total > 0)
-}
-
-func (e *encoder) rule(r *peer.Rule) {
-	mark := e.open(4)
-	e.fixed(1, r.ID)
-	e.text(2, r.Name)
-	e.bool(3, r.Defined)
-	e.bool(4, r.Shadow)
-	e.uint(5, uint64(r.OnUnreachable))
-	e.uint(6, uint64(r.Replication))
-	for i := range r.Limits {
-		e.limit(7, &r.Limits[i])
-	}
-	e.text(8, r.Choice)
-	e.uint(9, uint64(r.UpTo))
-	e.bool(10, r.Onward)
-	e.close(mark, true)
-}
-
-func (e *encoder) name(n *peer.Name) {
-	mark := e.open(22)
-	e.fixed(1, n.Hi)
-	e.fixed(2, n.Lo)
-	e.bool(3, n.Closed)
-	e.text(4, n.Text)
-	e.close(mark, true)
-}
-
-func (e *encoder) known(k *peer.Known) {
-	mark := e.open(18)
-	e.text(1, k.Name)
-	e.fixed(2, uint64(k.Instance))
-	e.bool(3, k.Gone)
-	e.bool(4, k.Joining)
-	e.path(5, k.Path)
-	e.bool(6, k.Left)
-	e.close(mark, true)
-}
-
-func (e *encoder) expulsion(x *peer.Expulsion) {
-	mark := e.open(27)
-	e.text(1, x.Name)
-	e.uint(2, x.Number)
-	e.bool(3, x.Back)
-	e.path(4, x.Path)
-	e.close(mark, true)
-}
-
-func (e *encoder) path(field protowire.Number, names []string) {
-	for _, name := range names {
-		e.b = protowire.AppendTag(e.b, field, protowire.BytesType)
-		e.b = protowire.AppendString(e.b, name)
-	}
-}
-
-func (e *encoder) note(n *peer.Note) {
-	mark := e.open(28)
-	e.uint(1, uint64(n.Kind))
-	e.fixed(2, n.ID)
-	if len(n.Text) > 0 {
-		e.b = protowire.AppendTag(e.b, 3, protowire.BytesType)
-		e.b = protowire.AppendBytes(e.b, n.Text)
-	}
-	e.close(mark, true)
-}
-
-func (e *encoder) limit(field protowire.Number, l *peer.Limit) {
-	mark := e.open(field)
-	e.text(1, l.Name)
-	e.uint(2, uint64(l.Algorithm))
-	e.uint(3, uint64(l.Align))
-	e.uint(4, uint64(l.Coverage))
-	e.uint(5, uint64(l.Rounding))
-	e.uint(6, uint64(l.Drip))
-	e.uint(7, uint64(l.Count))
-	e.uint(8, uint64(l.Limit))
-	e.uint(9, uint64(l.Burst))
-	e.uint(10, uint64(l.Window))
-	e.uint(11, uint64(l.Block))
-	e.uint(12, uint64(int64(l.SubWindows))) // negative numbers as in protobuf
-	if l.HasWeight {
-		e.b = protowire.AppendTag(e.b, 13, protowire.VarintType)
-		e.b = protowire.AppendVarint(e.b, uint64(int64(l.Weight)))
-	}
-	e.uint(14, uint64(l.Calendar))
-	e.uint(15, uint64(l.AnchorDay))
-	e.uint(16, uint64(l.WeekStart))
-	e.uint(17, uint64(int64(l.At)))
-	e.text(18, l.Zone)
-	e.uint(19, uint64(l.DripUnits))
-	e.uint(20, uint64(l.Ceiling))
-	e.close(mark, true)
 }
