@@ -371,11 +371,15 @@ func (c charger) together(ctx context.Context, items []*item) (denied bool, err 
 	if err := items[0].by.session.Check(ctx, &r, &d, false); err != nil {
 		return false, err
 	}
-	for i, it := range items {
+	known := slices.Clone(items)
+	for i := range d.Len() {
 		l := d.Limit(i)
-		it.over, it.remaining, it.reset = !l.Allowed, remains(l), l.ResetAfter
+		it := items[l.Key]
+		it.over, it.remaining, it.reset, known[l.Key] = !l.Allowed, remains(l), l.ResetAfter, nil
 	}
-	return !d.Allowed, nil
+	// A denial tells nothing of the keys for which the id is known: an earlier call has charged these.
+	known = slices.DeleteFunc(known, func(it *item) bool { return it == nil })
+	return !d.Allowed, c.uncredited(ctx, known)
 }
 
 // inTurn charges items one after the other, and takes back what was charged if one is

@@ -78,6 +78,17 @@ func TestIDsAtTheLimit(t *testing.T) {
 	}
 }
 
+// Two calls of one request may share a descriptor: the second counts nothing for it. If another descriptor then
+// denies the call, each status is of its own descriptor.
+func TestIDsOfSharedDescriptors(t *testing.T) {
+	f := newFixture(t, idFile, func(o *envoy.Options) { o.ID, o.Mode = "request_id", envoy.Atomic })
+	f.is("ok; ok 10/hour left 9", "user=ada request_id=7")
+	f.is("ok; ok 2/hour left 0", "few=x hits=2")
+	f.is("over; ok 10/hour left 9, 3600s; over 2/hour left 0, 3600s; ok 10/hour left 10, 3600s", "user=ada request_id=7",
+		"few=x", "user=bob")
+	f.is("over; over 2/hour left 0, 3600s; ok 10/hour left 9, 3600s", "few=x", "user=ada request_id=7")
+}
+
 // Where no entry has an id, a header of the call does. Without the option an entry of that name is part of its
 // descriptor.
 func TestIDsInHeaders(t *testing.T) {
