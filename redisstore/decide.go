@@ -85,26 +85,31 @@ type batch struct {
 // calls use the script that adopts from the beginning: one that has to be repeated with it would come behind later
 // ones.
 func changing(cs []*arith.Charge) (out map[arith.Hash]bool) {
-	var by map[arith.Hash]*limiter.Rule
+	type counter struct {
+		key   arith.Hash
+		limit string // several that requests bring may be of one key
+	}
+	var by map[counter]*limiter.Limit
 	for _, c := range cs {
 		for i := range c.Len() {
 			k := c.Key(i)
 			if len(cs) == 1 || k.Rule.ChosenBy() == limiter.ChosenByNone && k.Rule.Name != limiter.RequestRule {
 				continue
 			}
-			was := by[k.Hash]
-			if was == nil {
-				if by == nil {
-					by = map[arith.Hash]*limiter.Rule{}
+			for _, l := range k.Rule.Limits {
+				at := counter{k.Hash, l.Name()}
+				was := by[at]
+				if was == nil {
+					if by == nil {
+						by = map[counter]*limiter.Limit{}
+					}
+					by[at] = l
+				} else if was != l && (arith.CountsID(was) != arith.CountsID(l) || was.Limit() != l.Limit()) {
+					if out == nil {
+						out = map[arith.Hash]bool{}
+					}
+					out[k.Hash] = true
 				}
-				by[k.Hash] = k.Rule
-			} else if was != k.Rule && !slices.EqualFunc(was.Limits, k.Rule.Limits, func(x, y *limiter.Limit) bool {
-				return x.Name() != y.Name() || arith.CountsID(x) == arith.CountsID(y) && x.Limit() == y.Limit()
-			}) {
-				if out == nil {
-					out = map[arith.Hash]bool{}
-				}
-				out[k.Hash] = true
 			}
 		}
 	}

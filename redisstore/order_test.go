@@ -127,8 +127,8 @@ func TestBatchInOrderOfHolds(t *testing.T) {
 // A batch is decided in order where its checks count one key by the limits of different plans, or by limits of their
 // own.
 func TestBatchInOrderOfPlans(t *testing.T) {
-	limit := func(n int64) []*limiter.Limit {
-		l, err := limiter.NewLimit(limiter.Spec{Name: "own", Limit: n, Window: time.Hour, Algorithm: limiter.FixedWindow})
+	limit := func(name string, n int64) []*limiter.Limit {
+		l, err := limiter.NewLimit(limiter.Spec{Name: name, Limit: n, Window: time.Hour, Algorithm: limiter.FixedWindow})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,9 +143,15 @@ func TestBatchInOrderOfPlans(t *testing.T) {
 		}
 		plans = append(plans, weir.Request{Path: "/plans", User: "ada", IP: "192.0.2.1",
 			Attributes: map[string]string{"plan": plan}})
-		own = append(own, weir.Request{Path: "/own", User: "ada", Limits: limit(n)})
+		own = append(own, weir.Request{Path: "/own", User: "ada", Limits: limit("own", n)})
 	}
 	o.check(o.one, plans...)
 	o.check(o.one, own...)
+	// A limit of another name comes first for the same key.
+	asks := func(name string, n, cost int64) weir.Request {
+		return weir.Request{Path: "/own", User: "eve", Limits: limit(name, n), Cost: weir.Units(cost)}
+	}
+	o.check(o.one, asks("own", 6, 3))
+	o.check(o.one, asks("another", 9, 1), asks("own", 4, 1), asks("own", 6, 2))
 	o.check(o.one, plain(4), plain(1))
 }
