@@ -340,11 +340,17 @@ func (o *Ownership) revocationAcked(t *Step) {
 }
 
 // reached records how far a copy has come. It reports false if the copy lacks something
-// and must be sent more first.
+// and must be sent more first. A member that has what the last message builds on, and did not take it, has no room: it
+// is sent the same after a while, as one that does not answer is.
 func (g *target) reached(a *peer.Ack, held *state, now limiter.Tick, peers Peers) bool {
+	tries := g.tries
 	g.heard(a.Ping)
 	if a.Status == peer.Gap {
-		g.sentAt = 0
+		if full := a.Ping == g.ping && a.Seq == g.acked && a.Seq != 0; full {
+			g.sentAt, g.tries = now, tries
+		} else {
+			g.sentAt = 0
+		}
 		g.sent, g.acked = a.Seq, a.Seq
 		if a.Seq == 0 || a.Seq > held.seq {
 			g.begun, g.whole, g.sent, g.acked = false, false, 0, 0
