@@ -255,7 +255,7 @@ func (s *look) fits(d *limiter.Decision) error {
 	if !w.stronger.exact {
 		return nil
 	}
-	if least := min(k.limit, s.least) - k.refunded; k.tried == 0 && used < least {
+	if least := min(k.limit, s.least) - k.refunded - k.overtook(w)*k.d; k.tried == 0 && used < least {
 		return fmt.Errorf("%d of %d are used, and %d were admitted before, of which %d were given back since", used, k.limit,
 			s.least, k.refunded)
 	}

@@ -19,7 +19,8 @@ func TestSeedsThatFailed(t *testing.T) {
 		{Sides, 6001126, false}, {Sides, 6000380, false}, {Split, 6000386, false}, {Sides, 6000684, false},
 		{Outages, 6000385, false}, {Suspicion, 6000696, false}, {Outages, 7026156, false}, {Outages, 7501573, false},
 		{Outages, 7611469, false}, {Outages, 7801541, true}, {Outages, 7810053, false}, {Outages, 7818411, false},
-		{Outages, 7833230, false}, {Outages, 7838288, false}, {Outages, 7882013, true},
+		{Outages, 7833230, false}, {Outages, 7838288, false}, {Outages, 7882013, true}, {Graceful, 8010461, true},
+		{Restarts, 8010329, true},
 	} {
 		w := worldOf(test.kind, test.seed)
 		w.near.lending.clients = test.lends && test.seed%12 == 5 // as in Run

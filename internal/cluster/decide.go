@@ -340,7 +340,7 @@ func (d *decider) charge(t *turn, final bool, k *arith.Charge, answer, idle *lim
 	}
 	k.Peek = peek
 	for i := range k.Len() {
-		t.before = append(t.before, table.NewBefore(d.table, t.At, k.Key(i)))
+		t.before = append(t.before, table.NewBefore(d.table, t.At, k, i))
 	}
 	if !d.decided(t, k, answer) {
 		return false

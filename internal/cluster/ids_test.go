@@ -79,6 +79,35 @@ func (x *identified) acknowledge() (keys []uint32, ids int) {
 	return keys, ids
 }
 
+// A check over several owners that is denied forgets its id for no key that another check has charged with it, also not
+// at the very instant of that.
+func TestADeniedCheckForgetsItsOwnIDs(t *testing.T) {
+	x := newIdentified(t, limiter.ReplicationOff)
+	x.try(third, 1, false)
+	k, two := x.key, x.key
+	k.Cost, two.Cost, two.Hi = 4, 4, two.Hi+1
+	keys := []peer.Key{k, two}
+	x.c.Deliver(&peer.Frame{From: third, To: self, Rules: []peer.Rule{x.rule}, Keys: keys, Checks: []peer.Check{
+		{ID: 2, Keys: 2, Prepare: true, Settles: true, Wait: uint32(firstWait), ChargeID: x.id, Life: uint64(limiter.Minute)},
+	}})
+	r := x.reply(third, 2)
+	if r == nil || r.Receipt.Charged != 2 {
+		t.Fatalf("premise: the other key is charged: %+v", r)
+	}
+	x.c.Deliver(&peer.Frame{From: third, To: self, Rules: []peer.Rule{x.rule}, Keys: keys, Refunds: []peer.Refund{
+		{ID: 99, Keys: 2, Kind: peer.RefundReserved, Receipt: r.Receipt, ChargeID: x.id, Denied: true},
+	}})
+	if !x.remembers() {
+		t.Error("the id of the first check is forgotten")
+	}
+	x.wants(6, "one check stands")
+	x.key.Hi++
+	if x.remembers() {
+		t.Error("the id of the denied check is remembered")
+	}
+	x.wants(10, "the other is taken back")
+}
+
 // The heir gets a charge and its id in one batch, and nothing because of a repetition.
 func TestAnIDIsCopiedWithItsCharge(t *testing.T) {
 	x := newIdentified(t, limiter.ReplicationOff)

@@ -44,7 +44,7 @@ func (x *preparations) add(t *turn, q *route.Request, d *limiter.Decision) {
 			charged = charged || receipt.Has(n)
 			n++
 		}
-		charged = charged || ids && k.Cost > 0
+		charged = charged || ids && k.Cost > 0 && !before(i).Known()
 		if p := x.parts.of(k); charged && p != nil && x.count.Load() < maxPending {
 			p.r.Own().Prepare(t.inputs(), k, q.Charge.ID, x.asker(q), receipt.Time, q.Until, before(i))
 			p.apply(t)

@@ -16,6 +16,7 @@ type Before struct {
 	table    *Table
 	at       limiter.Tick
 	held     bool // the key had holds
+	known    bool // and the charge's id was remembered for it
 	counters []counterBefore
 }
 
@@ -29,8 +30,9 @@ type counterBefore struct {
 	same         bool    // it is what it was after the charge
 }
 
-// NewBefore notes the counters of a key before a charge at the instant at.
-func NewBefore(t *Table, at limiter.Tick, k *arith.Key) *Before {
+// NewBefore notes the counters of key i of a charge before that is made, at the instant at.
+func NewBefore(t *Table, at limiter.Tick, of *arith.Charge, i int) *Before {
+	k := of.Key(i)
 	b := &Before{table: t, at: at, counters: make([]counterBefore, len(k.Rule.Limits))}
 	for i, l := range k.Rule.Limits {
 		b.counters[i].lo = identity(k, l)
@@ -43,8 +45,16 @@ func NewBefore(t *Table, at limiter.Tick, k *arith.Key) *Before {
 			c.was = t.registry.left.of(of, k.Rule, s.place)
 		}
 	})
+	if of.ID != nil {
+		of := arith.Charge{ID: of.ID}
+		of.Add(*k)
+		b.known = t.Remembers(at, &of)
+	}
 	return b
 }
+
+// Known reports whether the id of the charge was remembered for the key before it. b may be nil.
+func (b *Before) Known() bool { return b != nil && b.known }
 
 // each calls f for each counter of the key that exists, with the index of its limit.
 func (b *Before) each(k *arith.Key, f func(i int, c *counterBefore, p *partition, s *slot)) {

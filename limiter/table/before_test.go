@@ -51,7 +51,7 @@ func TestBefore(t *testing.T) {
 		was := slot()
 		c := charge1(test.by, 1, 0, 5)
 		k = c.Key(0)
-		b := NewBefore(tab, then, k)
+		b := NewBefore(tab, then, c, 0)
 		var d limiter.Decision
 		if err := tab.Decide(then, c, &d); err != nil || !d.Allowed {
 			t.Fatalf("%s: %+v, %v", name, d, err)
