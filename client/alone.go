@@ -146,7 +146,7 @@ func (c *Client) decode(m *weirv1.CheckResponse, d *limiter.Decision) error {
 		var err error
 		limits[i], err = c.names.of(&weirv1.LimitInfo{
 			Rule: l.GetRule(), Name: l.GetName(), Algorithm: l.GetAlgorithm(), Limit: l.GetLimit(), Capacity: l.GetCapacity(),
-			WindowUs: l.GetWindowUs(), Shadow: l.GetShadow(),
+			WindowUs: l.GetWindowUs(), Shadow: l.GetShadow(), Calendar: l.GetCalendar(),
 		})
 		if err == nil {
 			err = checkUnits([]uint64{l.GetRemaining(), l.GetCost(), l.GetInForce()})

@@ -31,6 +31,7 @@ type nameKey struct {
 	algorithm       weirv1.Algorithm
 	limit, capacity uint64
 	window          int64
+	calendar        weirv1.Calendar
 	shadow          bool
 }
 
@@ -43,7 +44,8 @@ type names struct {
 // of returns the limit that a reply describes. It returns an error if such a limit
 // cannot exist.
 func (t *names) of(m *weirv1.LimitInfo) (*named, error) {
-	k := nameKey{m.GetRule(), m.GetName(), m.GetAlgorithm(), m.GetLimit(), m.GetCapacity(), m.GetWindowUs(), m.GetShadow()}
+	k := nameKey{m.GetRule(), m.GetName(), m.GetAlgorithm(), m.GetLimit(), m.GetCapacity(), m.GetWindowUs(),
+		m.GetCalendar(), m.GetShadow()}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if have := t.all[k]; have != nil {
@@ -74,6 +76,9 @@ func (k *nameKey) limitOf() (*limiter.Limit, error) {
 	s := limiter.Spec{Name: k.name, Limit: int64(k.limit), Window: time.Duration(k.window) * time.Microsecond}
 	if a := k.algorithm; a >= 0 && int(a) <= int(limiter.Concurrency) {
 		s.Algorithm = limiter.Algorithm(a)
+	}
+	if c := k.calendar; s.Algorithm == limiter.FixedWindow && c > 0 && c <= weirv1.Calendar_CALENDAR_YEAR {
+		s.Window, s.Calendar = 0, limiter.Calendar(c)
 	}
 	if s.Algorithm == limiter.Concurrency {
 		s.Window = 0

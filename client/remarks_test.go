@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/client"
+	"github.com/weirlimit/weir/internal/front"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/transport"
 )
@@ -50,6 +51,32 @@ func TestRemarks(t *testing.T) {
 			if got := d.Remarks(); got != step.want || a.DrawnBy != got.DrawnBy || a.ZoneDefault != got.ZoneDefault {
 				t.Errorf("by %s, check %d: %+v, want %+v; the answer %+v", name, i, got, step.want, a)
 			}
+		}
+	}
+}
+
+// A limit of a calendar has no length in RateLimit-Policy, and a denial names its unit, as where the node itself
+// answers. So it is with one limit of each decision, and with every one.
+func TestCalendarsAreTold(t *testing.T) {
+	addr := serve(t, newNode(t, remarked), "", func(o *transport.Options) { o.AllowRefunds = true }).addr
+	for _, every := range []bool{false, true} {
+		c := open(t, client.Config{Addrs: []string{addr}, Timeout: long, EveryLimit: every})
+		for range 2 {
+			d, err := c.Check(t.Context(), limiter.Request{Path: "/search", User: "eve"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			policy := string(front.AppendPolicy(nil, front.Limits(nil, &d)))
+			if rate := front.Rate(d.Limit(0).Limit); policy != `"units/year";q=1` || rate != "1/calendar year" {
+				t.Errorf("every limit %v: policy %s, rate %s", every, policy, rate)
+			}
+		}
+		d, err := c.CheckWithReceipt(t.Context(), limiter.Request{User: "eve"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.Limit(0).Limit.Calendar(); got != limiter.CalendarDay {
+			t.Errorf("by a call: %s", got)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func (n *dictionary) add(c counter) uint32 {
 	n.limits[c] = at
 	m.Rule, m.Name, m.Algorithm = c.rule.Name, c.limit.Name(), weirv1.Algorithm(c.limit.Algorithm())
 	m.Limit, m.Capacity, m.WindowUs = c.limit.Limit(), c.limit.Capacity(), int64(limiter.Span(c.limit.Window()))
-	m.Shadow = c.rule.Shadow
+	m.Shadow, m.Calendar = c.rule.Shadow, weirv1.Calendar(c.limit.Calendar())
 	return at
 }
 

@@ -59,6 +59,7 @@ const (
 	limitKeyIndex   = 17
 	limitOwner      = 18
 	limitInForce    = 19
+	limitCalendar   = 20
 
 	columnsRemaining  = 3
 	columnsResetAfter = 4
@@ -221,7 +222,8 @@ func (e *Encoder) appendLimit(dst []byte, r *limiter.Request, l *limiter.LimitDe
 	dst = appendNumber(dst, limitCost, l.Cost)
 	dst = appendNumber(dst, limitKeyIndex, uint64(l.KeyIndex))
 	dst = appendString(dst, limitOwner, l.Owner)
-	return appendNumber(dst, limitInForce, l.InForce)
+	dst = appendNumber(dst, limitInForce, l.InForce)
+	return appendNumber(dst, limitCalendar, uint64(weirv1.Calendar(l.Limit.Calendar())))
 }
 
 // appendError encodes the error of a check as a CheckError.

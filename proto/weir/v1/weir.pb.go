@@ -1379,7 +1379,9 @@ type LimitDecision struct {
 	Owner string `protobuf:"bytes,18,opt,name=owner,proto3" json:"owner,omitempty"`
 	// The share of limit that was applied in its place, in units per window, by an owner in a
 	// minority or by the policy local. 0 means that limit itself was applied.
-	InForce       uint64 `protobuf:"varint,19,opt,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
+	InForce uint64 `protobuf:"varint,19,opt,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
+	// The unit of calendar windows. They differ in length, so window_us is what one has about.
+	Calendar      Calendar `protobuf:"varint,20,opt,name=calendar,proto3,enum=weir.v1.Calendar" json:"calendar,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1545,6 +1547,13 @@ func (x *LimitDecision) GetInForce() uint64 {
 		return x.InForce
 	}
 	return 0
+}
+
+func (x *LimitDecision) GetCalendar() Calendar {
+	if x != nil {
+		return x.Calendar
+	}
+	return Calendar_CALENDAR_NONE
 }
 
 // CheckError is the reason why a check was not decided.
@@ -2300,6 +2309,7 @@ type LimitInfo struct {
 	Capacity      uint64                 `protobuf:"varint,5,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	WindowUs      int64                  `protobuf:"varint,6,opt,name=window_us,json=windowUs,proto3" json:"window_us,omitempty"`
 	Shadow        bool                   `protobuf:"varint,7,opt,name=shadow,proto3" json:"shadow,omitempty"`
+	Calendar      Calendar               `protobuf:"varint,8,opt,name=calendar,proto3,enum=weir.v1.Calendar" json:"calendar,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2381,6 +2391,13 @@ func (x *LimitInfo) GetShadow() bool {
 		return x.Shadow
 	}
 	return false
+}
+
+func (x *LimitInfo) GetCalendar() Calendar {
+	if x != nil {
+		return x.Calendar
+	}
+	return Calendar_CALENDAR_NONE
 }
 
 // ColumnsError is the reason why checks of a batch were not decided.
@@ -4545,7 +4562,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"denyReason\x12\x1e\n" +
 	"\n" +
 	"overridden\x18\x0f \x01(\bR\n" +
-	"overridden\"\x94\x04\n" +
+	"overridden\"\xc3\x04\n" +
 	"\rLimitDecision\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -4566,7 +4583,8 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x04cost\x18\x10 \x01(\x04R\x04cost\x12\x1b\n" +
 	"\tkey_index\x18\x11 \x01(\rR\bkeyIndex\x12\x14\n" +
 	"\x05owner\x18\x12 \x01(\tR\x05owner\x12\x19\n" +
-	"\bin_force\x18\x13 \x01(\x04R\ainForce\"`\n" +
+	"\bin_force\x18\x13 \x01(\x04R\ainForce\x12-\n" +
+	"\bcalendar\x18\x14 \x01(\x0e2\x11.weir.v1.CalendarR\bcalendar\"`\n" +
 	"\n" +
 	"CheckError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x18\n" +
@@ -4632,7 +4650,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\rR\x06status\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06checks\x18\x04 \x03(\rR\x06checks\"\xcc\x01\n" +
+	"\x06checks\x18\x04 \x03(\rR\x06checks\"\xfb\x01\n" +
 	"\tLimitInfo\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x120\n" +
@@ -4640,7 +4658,8 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x05limit\x18\x04 \x01(\x04R\x05limit\x12\x1a\n" +
 	"\bcapacity\x18\x05 \x01(\x04R\bcapacity\x12\x1b\n" +
 	"\twindow_us\x18\x06 \x01(\x03R\bwindowUs\x12\x16\n" +
-	"\x06shadow\x18\a \x01(\bR\x06shadow\"T\n" +
+	"\x06shadow\x18\a \x01(\bR\x06shadow\x12-\n" +
+	"\bcalendar\x18\b \x01(\x0e2\x11.weir.v1.CalendarR\bcalendar\"T\n" +
 	"\fColumnsError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +
@@ -5022,73 +5041,75 @@ var file_weir_v1_weir_proto_depIdxs = []int32{
 	6,  // 10: weir.v1.CheckResponse.source:type_name -> weir.v1.Source
 	15, // 11: weir.v1.CheckResponse.limits:type_name -> weir.v1.LimitDecision
 	0,  // 12: weir.v1.LimitDecision.algorithm:type_name -> weir.v1.Algorithm
-	12, // 13: weir.v1.CheckBatchRequest.checks:type_name -> weir.v1.CheckRequest
-	19, // 14: weir.v1.CheckBatchResponse.results:type_name -> weir.v1.CheckResult
-	14, // 15: weir.v1.CheckResult.decision:type_name -> weir.v1.CheckResponse
-	16, // 16: weir.v1.CheckResult.error:type_name -> weir.v1.CheckError
-	21, // 17: weir.v1.CheckColumns.attributes:type_name -> weir.v1.AttributeColumn
-	24, // 18: weir.v1.DecisionColumns.limits:type_name -> weir.v1.LimitInfo
-	25, // 19: weir.v1.DecisionColumns.errors:type_name -> weir.v1.ColumnsError
-	16, // 20: weir.v1.DecisionColumns.error:type_name -> weir.v1.CheckError
-	26, // 21: weir.v1.DecisionColumns.every_limit:type_name -> weir.v1.LimitColumns
-	23, // 22: weir.v1.DecisionColumns.denials:type_name -> weir.v1.RuleDenial
-	0,  // 23: weir.v1.LimitInfo.algorithm:type_name -> weir.v1.Algorithm
-	50, // 24: weir.v1.ResetRequest.attributes:type_name -> weir.v1.ResetRequest.AttributesEntry
-	13, // 25: weir.v1.ResetRequest.limits:type_name -> weir.v1.Limit
-	51, // 26: weir.v1.RefundRequest.attributes:type_name -> weir.v1.RefundRequest.AttributesEntry
-	13, // 27: weir.v1.RefundRequest.limits:type_name -> weir.v1.Limit
-	52, // 28: weir.v1.SettleRequest.attributes:type_name -> weir.v1.SettleRequest.AttributesEntry
-	13, // 29: weir.v1.SettleRequest.limits:type_name -> weir.v1.Limit
-	10, // 30: weir.v1.SettleRequest.if_unknown:type_name -> weir.v1.IfUnknown
-	53, // 31: weir.v1.SettleRequest.actual_by_attribute:type_name -> weir.v1.SettleRequest.ActualByAttributeEntry
-	54, // 32: weir.v1.CancelRequest.attributes:type_name -> weir.v1.CancelRequest.AttributesEntry
-	13, // 33: weir.v1.CancelRequest.limits:type_name -> weir.v1.Limit
-	55, // 34: weir.v1.ExtendRequest.attributes:type_name -> weir.v1.ExtendRequest.AttributesEntry
-	13, // 35: weir.v1.ExtendRequest.limits:type_name -> weir.v1.Limit
-	11, // 36: weir.v1.ReservationResponse.state:type_name -> weir.v1.ReservationState
-	14, // 37: weir.v1.ExplainResponse.decision:type_name -> weir.v1.CheckResponse
-	36, // 38: weir.v1.ExplainResponse.limits:type_name -> weir.v1.LimitExplanation
-	37, // 39: weir.v1.LimitExplanation.state:type_name -> weir.v1.ExplainedField
-	38, // 40: weir.v1.LimitExplanation.counts:type_name -> weir.v1.ExplainedCount
-	20, // 41: weir.v1.LeaseRequest.asked:type_name -> weir.v1.CheckColumns
-	20, // 42: weir.v1.LeaseRequest.returned:type_name -> weir.v1.CheckColumns
-	22, // 43: weir.v1.LeaseResponse.asked:type_name -> weir.v1.DecisionColumns
-	16, // 44: weir.v1.LeaseResponse.error:type_name -> weir.v1.CheckError
-	43, // 45: weir.v1.RingResponse.members:type_name -> weir.v1.RingMember
-	48, // 46: weir.v1.OverridesResponse.overrides:type_name -> weir.v1.Override
-	12, // 47: weir.v1.Limiter.Check:input_type -> weir.v1.CheckRequest
-	17, // 48: weir.v1.Limiter.CheckBatch:input_type -> weir.v1.CheckBatchRequest
-	20, // 49: weir.v1.Limiter.CheckStream:input_type -> weir.v1.CheckColumns
-	27, // 50: weir.v1.Limiter.Reset:input_type -> weir.v1.ResetRequest
-	29, // 51: weir.v1.Limiter.Refund:input_type -> weir.v1.RefundRequest
-	31, // 52: weir.v1.Limiter.Settle:input_type -> weir.v1.SettleRequest
-	32, // 53: weir.v1.Limiter.Cancel:input_type -> weir.v1.CancelRequest
-	33, // 54: weir.v1.Limiter.Extend:input_type -> weir.v1.ExtendRequest
-	12, // 55: weir.v1.Limiter.Explain:input_type -> weir.v1.CheckRequest
-	41, // 56: weir.v1.Limiter.Ring:input_type -> weir.v1.RingRequest
-	39, // 57: weir.v1.Limiter.Lease:input_type -> weir.v1.LeaseRequest
-	44, // 58: weir.v1.Administration.SetOverride:input_type -> weir.v1.SetOverrideRequest
-	45, // 59: weir.v1.Administration.RemoveOverride:input_type -> weir.v1.RemoveOverrideRequest
-	46, // 60: weir.v1.Administration.ListOverrides:input_type -> weir.v1.ListOverridesRequest
-	14, // 61: weir.v1.Limiter.Check:output_type -> weir.v1.CheckResponse
-	18, // 62: weir.v1.Limiter.CheckBatch:output_type -> weir.v1.CheckBatchResponse
-	22, // 63: weir.v1.Limiter.CheckStream:output_type -> weir.v1.DecisionColumns
-	28, // 64: weir.v1.Limiter.Reset:output_type -> weir.v1.ResetResponse
-	30, // 65: weir.v1.Limiter.Refund:output_type -> weir.v1.RefundResponse
-	34, // 66: weir.v1.Limiter.Settle:output_type -> weir.v1.ReservationResponse
-	34, // 67: weir.v1.Limiter.Cancel:output_type -> weir.v1.ReservationResponse
-	34, // 68: weir.v1.Limiter.Extend:output_type -> weir.v1.ReservationResponse
-	35, // 69: weir.v1.Limiter.Explain:output_type -> weir.v1.ExplainResponse
-	42, // 70: weir.v1.Limiter.Ring:output_type -> weir.v1.RingResponse
-	40, // 71: weir.v1.Limiter.Lease:output_type -> weir.v1.LeaseResponse
-	47, // 72: weir.v1.Administration.SetOverride:output_type -> weir.v1.OverridesResponse
-	47, // 73: weir.v1.Administration.RemoveOverride:output_type -> weir.v1.OverridesResponse
-	47, // 74: weir.v1.Administration.ListOverrides:output_type -> weir.v1.OverridesResponse
-	61, // [61:75] is the sub-list for method output_type
-	47, // [47:61] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	7,  // 13: weir.v1.LimitDecision.calendar:type_name -> weir.v1.Calendar
+	12, // 14: weir.v1.CheckBatchRequest.checks:type_name -> weir.v1.CheckRequest
+	19, // 15: weir.v1.CheckBatchResponse.results:type_name -> weir.v1.CheckResult
+	14, // 16: weir.v1.CheckResult.decision:type_name -> weir.v1.CheckResponse
+	16, // 17: weir.v1.CheckResult.error:type_name -> weir.v1.CheckError
+	21, // 18: weir.v1.CheckColumns.attributes:type_name -> weir.v1.AttributeColumn
+	24, // 19: weir.v1.DecisionColumns.limits:type_name -> weir.v1.LimitInfo
+	25, // 20: weir.v1.DecisionColumns.errors:type_name -> weir.v1.ColumnsError
+	16, // 21: weir.v1.DecisionColumns.error:type_name -> weir.v1.CheckError
+	26, // 22: weir.v1.DecisionColumns.every_limit:type_name -> weir.v1.LimitColumns
+	23, // 23: weir.v1.DecisionColumns.denials:type_name -> weir.v1.RuleDenial
+	0,  // 24: weir.v1.LimitInfo.algorithm:type_name -> weir.v1.Algorithm
+	7,  // 25: weir.v1.LimitInfo.calendar:type_name -> weir.v1.Calendar
+	50, // 26: weir.v1.ResetRequest.attributes:type_name -> weir.v1.ResetRequest.AttributesEntry
+	13, // 27: weir.v1.ResetRequest.limits:type_name -> weir.v1.Limit
+	51, // 28: weir.v1.RefundRequest.attributes:type_name -> weir.v1.RefundRequest.AttributesEntry
+	13, // 29: weir.v1.RefundRequest.limits:type_name -> weir.v1.Limit
+	52, // 30: weir.v1.SettleRequest.attributes:type_name -> weir.v1.SettleRequest.AttributesEntry
+	13, // 31: weir.v1.SettleRequest.limits:type_name -> weir.v1.Limit
+	10, // 32: weir.v1.SettleRequest.if_unknown:type_name -> weir.v1.IfUnknown
+	53, // 33: weir.v1.SettleRequest.actual_by_attribute:type_name -> weir.v1.SettleRequest.ActualByAttributeEntry
+	54, // 34: weir.v1.CancelRequest.attributes:type_name -> weir.v1.CancelRequest.AttributesEntry
+	13, // 35: weir.v1.CancelRequest.limits:type_name -> weir.v1.Limit
+	55, // 36: weir.v1.ExtendRequest.attributes:type_name -> weir.v1.ExtendRequest.AttributesEntry
+	13, // 37: weir.v1.ExtendRequest.limits:type_name -> weir.v1.Limit
+	11, // 38: weir.v1.ReservationResponse.state:type_name -> weir.v1.ReservationState
+	14, // 39: weir.v1.ExplainResponse.decision:type_name -> weir.v1.CheckResponse
+	36, // 40: weir.v1.ExplainResponse.limits:type_name -> weir.v1.LimitExplanation
+	37, // 41: weir.v1.LimitExplanation.state:type_name -> weir.v1.ExplainedField
+	38, // 42: weir.v1.LimitExplanation.counts:type_name -> weir.v1.ExplainedCount
+	20, // 43: weir.v1.LeaseRequest.asked:type_name -> weir.v1.CheckColumns
+	20, // 44: weir.v1.LeaseRequest.returned:type_name -> weir.v1.CheckColumns
+	22, // 45: weir.v1.LeaseResponse.asked:type_name -> weir.v1.DecisionColumns
+	16, // 46: weir.v1.LeaseResponse.error:type_name -> weir.v1.CheckError
+	43, // 47: weir.v1.RingResponse.members:type_name -> weir.v1.RingMember
+	48, // 48: weir.v1.OverridesResponse.overrides:type_name -> weir.v1.Override
+	12, // 49: weir.v1.Limiter.Check:input_type -> weir.v1.CheckRequest
+	17, // 50: weir.v1.Limiter.CheckBatch:input_type -> weir.v1.CheckBatchRequest
+	20, // 51: weir.v1.Limiter.CheckStream:input_type -> weir.v1.CheckColumns
+	27, // 52: weir.v1.Limiter.Reset:input_type -> weir.v1.ResetRequest
+	29, // 53: weir.v1.Limiter.Refund:input_type -> weir.v1.RefundRequest
+	31, // 54: weir.v1.Limiter.Settle:input_type -> weir.v1.SettleRequest
+	32, // 55: weir.v1.Limiter.Cancel:input_type -> weir.v1.CancelRequest
+	33, // 56: weir.v1.Limiter.Extend:input_type -> weir.v1.ExtendRequest
+	12, // 57: weir.v1.Limiter.Explain:input_type -> weir.v1.CheckRequest
+	41, // 58: weir.v1.Limiter.Ring:input_type -> weir.v1.RingRequest
+	39, // 59: weir.v1.Limiter.Lease:input_type -> weir.v1.LeaseRequest
+	44, // 60: weir.v1.Administration.SetOverride:input_type -> weir.v1.SetOverrideRequest
+	45, // 61: weir.v1.Administration.RemoveOverride:input_type -> weir.v1.RemoveOverrideRequest
+	46, // 62: weir.v1.Administration.ListOverrides:input_type -> weir.v1.ListOverridesRequest
+	14, // 63: weir.v1.Limiter.Check:output_type -> weir.v1.CheckResponse
+	18, // 64: weir.v1.Limiter.CheckBatch:output_type -> weir.v1.CheckBatchResponse
+	22, // 65: weir.v1.Limiter.CheckStream:output_type -> weir.v1.DecisionColumns
+	28, // 66: weir.v1.Limiter.Reset:output_type -> weir.v1.ResetResponse
+	30, // 67: weir.v1.Limiter.Refund:output_type -> weir.v1.RefundResponse
+	34, // 68: weir.v1.Limiter.Settle:output_type -> weir.v1.ReservationResponse
+	34, // 69: weir.v1.Limiter.Cancel:output_type -> weir.v1.ReservationResponse
+	34, // 70: weir.v1.Limiter.Extend:output_type -> weir.v1.ReservationResponse
+	35, // 71: weir.v1.Limiter.Explain:output_type -> weir.v1.ExplainResponse
+	42, // 72: weir.v1.Limiter.Ring:output_type -> weir.v1.RingResponse
+	40, // 73: weir.v1.Limiter.Lease:output_type -> weir.v1.LeaseResponse
+	47, // 74: weir.v1.Administration.SetOverride:output_type -> weir.v1.OverridesResponse
+	47, // 75: weir.v1.Administration.RemoveOverride:output_type -> weir.v1.OverridesResponse
+	47, // 76: weir.v1.Administration.ListOverrides:output_type -> weir.v1.OverridesResponse
+	63, // [63:77] is the sub-list for method output_type
+	49, // [49:63] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_weir_proto_init() }
