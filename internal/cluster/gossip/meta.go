@@ -28,54 +28,39 @@ type about struct {
 // reused.
 const metaMark = "weir1"
 
-const (
-	tagCluster = iota + 1
-	tagRing
-	tagInstance
-	tagStarted
-	tagState
-	tagPeerAddr
-	tagGRPCAddr
-	tagHTTPAddr
-	tagRules
-	tagWire
-	tagVersion
-	tagSecret
-	tagAdminAddr
-	tagZoneData
-)
+// fields returns the texts and numbers of the metadata. The tag of each is its index and 1.
+func (a *about) fields() []any {
+	return []any{&a.cluster, &a.ring, &a.Instance, &a.started, &a.State, &a.PeerAddr, &a.GRPCAddr, &a.HTTPAddr,
+		&a.RulesHash, &a.Wire, &a.Version, &a.secret, &a.AdminAddr, &a.ZoneData}
+}
 
 var errMeta = errors.New("it is not the metadata of a Weir node")
 
 // encode returns the metadata. The error is [ErrMeta].
 func (a *about) encode() ([]byte, error) {
 	b := []byte(metaMark)
-	text := func(tag byte, s string) {
-		if s != "" {
-			b = append(b, tag)
-			b = binary.AppendUvarint(b, uint64(len(s)))
-			b = append(b, s...)
+	for i, field := range a.fields() {
+		text, number := "", uint64(0)
+		switch of := field.(type) {
+		case *string:
+			text = *of
+		case *uint64:
+			number = *of
+		case *uint16:
+			number = uint64(*of)
+		case *peer.Instance:
+			number = uint64(*of)
+		case *peer.State:
+			number = uint64(*of)
+		}
+		if number != 0 {
+			text = string(binary.AppendUvarint(nil, number))
+		}
+		if text != "" {
+			b = binary.AppendUvarint(append(b, byte(i+1)), uint64(len(text)))
+			b = append(b, text...)
 		}
 	}
-	number := func(tag byte, n uint64) {
-		if n != 0 {
-			text(tag, string(binary.AppendUvarint(nil, n)))
-		}
-	}
-	text(tagCluster, a.cluster)
-	number(tagRing, a.ring)
-	number(tagInstance, uint64(a.Instance))
-	number(tagStarted, a.started)
-	number(tagState, uint64(a.State))
-	text(tagPeerAddr, a.PeerAddr)
-	text(tagGRPCAddr, a.GRPCAddr)
-	text(tagHTTPAddr, a.HTTPAddr)
-	number(tagRules, a.RulesHash)
-	number(tagWire, uint64(a.Wire))
-	text(tagVersion, a.Version)
-	number(tagSecret, a.secret)
-	text(tagAdminAddr, a.AdminAddr)
-	text(tagZoneData, a.ZoneData)
 	if len(b) > memberlist.MetaMaxSize {
 		return nil, fmt.Errorf("%w: %d bytes for the cluster's name, the addresses %q, %q, %q, %q and the version, and %d "+
 			"are the most: shorten them",
@@ -91,15 +76,15 @@ func decode(b []byte) (about, error) {
 		return a, errMeta
 	}
 	b = b[len(metaMark):]
-	for len(b) > 0 {
-		tag := b[0]
+	for fields := a.fields(); len(b) > 0; {
+		tag := int(b[0])
 		n, used := binary.Uvarint(b[1:])
 		if used <= 0 || n > uint64(len(b)-1-used) {
 			return a, errMeta
 		}
 		field := b[1+used : 1+used+int(n)]
 		b = b[1+used+int(n):]
-		if !a.set(tag, field) {
+		if tag > 0 && tag <= len(fields) && !set(fields[tag-1], field) {
 			return a, errMeta
 		}
 	}
@@ -110,49 +95,21 @@ func decode(b []byte) (about, error) {
 }
 
 // set stores one field. It reports false if the field is not valid.
-func (a *about) set(tag byte, field []byte) bool {
+func set(to any, field []byte) bool {
+	if text, ok := to.(*string); ok {
+		*text = string(field)
+		return utf8.Valid(field)
+	}
 	number, used := binary.Uvarint(field)
-	whole := used == len(field) && used > 0
-	text := string(field)
-	switch tag {
-	case tagRing, tagInstance, tagStarted, tagState, tagRules, tagWire, tagSecret:
-		if !whole {
-			return false
-		}
-	case tagCluster, tagPeerAddr, tagGRPCAddr, tagHTTPAddr, tagVersion, tagAdminAddr, tagZoneData:
-		if !utf8.ValidString(text) {
-			return false
-		}
+	switch to := to.(type) {
+	case *uint64:
+		*to = number
+	case *uint16:
+		*to = uint16(min(number, 65535))
+	case *peer.Instance:
+		*to = peer.Instance(number)
+	case *peer.State:
+		*to = peer.State(min(number, 255))
 	}
-	switch tag {
-	case tagCluster:
-		a.cluster = text
-	case tagRing:
-		a.ring = number
-	case tagInstance:
-		a.Instance = peer.Instance(number)
-	case tagStarted:
-		a.started = number
-	case tagState:
-		a.State = peer.State(min(number, 255))
-	case tagPeerAddr:
-		a.PeerAddr = text
-	case tagGRPCAddr:
-		a.GRPCAddr = text
-	case tagHTTPAddr:
-		a.HTTPAddr = text
-	case tagAdminAddr:
-		a.AdminAddr = text
-	case tagRules:
-		a.RulesHash = number
-	case tagWire:
-		a.Wire = uint16(min(number, 65535))
-	case tagVersion:
-		a.Version = text
-	case tagZoneData:
-		a.ZoneData = text
-	case tagSecret:
-		a.secret = number
-	}
-	return true
+	return used == len(field) && used > 0
 }

@@ -64,6 +64,7 @@ func TestMetadataOfALaterVersion(t *testing.T) {
 }
 
 func TestMetadataThatIsNone(t *testing.T) {
+	const tagCluster, tagInstance, tagState, tagVersion = 1, 3, 5, 11
 	mark := []byte(metaMark)
 	for name, b := range map[string][]byte{
 		"nothing":           {},
