@@ -53,40 +53,29 @@ func (in *intake) message(t *turn, from peer.Instance, id uint16, m replica.Mess
 	in.parts.at(t, id, func(r *replica.Replica, s *replica.Step) { r.Step(s, from, m) })
 }
 
+// messages hands those messages of a kind to their partitions that may be true. what names one, of which it is.
+func messages[T any](in *intake, t *turn, from peer.Instance, list []T, what string, may func(*T) bool,
+	of func(*T) (partition uint16, m replica.Message)) {
+	for i := range list {
+		if !may(&list[i]) {
+			in.reports.distrust(from, what)
+			continue
+		}
+		id, m := of(&list[i])
+		in.message(t, from, id, m)
+	}
+}
+
 func (in *intake) control(t *turn, f *peer.Frame) {
 	may := credibleAt(t.Now)
-	for i := range f.Announces {
-		a := &f.Announces[i]
-		if !may.announce(a) {
-			in.reports.distrust(f.From, "an announcement")
-			continue
-		}
-		in.message(t, f.From, a.Partition, replica.Message{Announce: a})
-	}
-	for i := range f.Claims {
-		k := &f.Claims[i]
-		if !may.claim(k) {
-			in.reports.distrust(f.From, "a claim")
-			continue
-		}
-		in.message(t, f.From, k.Partition, replica.Message{Claim: k})
-	}
-	for i := range f.Answers {
-		a := &f.Answers[i]
-		if !may.answer(a) {
-			in.reports.distrust(f.From, "an answer")
-			continue
-		}
-		in.message(t, f.From, a.Partition, replica.Message{Answer: a})
-	}
-	for i := range f.Revokes {
-		r := &f.Revokes[i]
-		if !may.revoke(f.From, r) {
-			in.reports.distrust(f.From, "a revocation")
-			continue
-		}
-		in.message(t, f.From, r.Partition, replica.Message{Revoke: r})
-	}
+	messages(in, t, f.From, f.Announces, "an announcement", may.announce,
+		func(a *peer.Announce) (uint16, replica.Message) { return a.Partition, replica.Message{Announce: a} })
+	messages(in, t, f.From, f.Claims, "a claim", may.claim,
+		func(k *peer.Claim) (uint16, replica.Message) { return k.Partition, replica.Message{Claim: k} })
+	messages(in, t, f.From, f.Answers, "an answer", may.answer,
+		func(a *peer.Answer) (uint16, replica.Message) { return a.Partition, replica.Message{Answer: a} })
+	messages(in, t, f.From, f.Revokes, "a revocation", func(r *peer.Revoke) bool { return may.revoke(f.From, r) },
+		func(r *peer.Revoke) (uint16, replica.Message) { return r.Partition, replica.Message{Revoke: r} })
 	in.batches(t, f, &may)
 	for i := range f.Acks {
 		a := &f.Acks[i]
