@@ -89,23 +89,15 @@ func (a *app) export(cmd *cobra.Command, server *adminFlags, want *console.Expor
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(cmd.Context(), http.MethodPost, h.url+"/v1/export", bytes.NewReader(body))
+	resp, err := h.send(cmd.Context(), http.MethodPost, "/v1/export", body)
 	if err != nil {
-		return unreachable(h.server, "%w", err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := h.client.Do(req)
-	if err != nil {
-		return h.failed(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close(), h.Close()) }()
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
-		var problem struct {
-			Detail string `json:"detail"`
-		}
-		if json.Unmarshal(text, &problem) == nil && problem.Detail != "" {
-			return fmt.Errorf("node %s: %s", h.server, problem.Detail)
+		if detail := detailOf(text); detail != "" {
+			return fmt.Errorf("node %s: %s", h.server, detail)
 		}
 		return h.noNode(resp.Status, text)
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -215,16 +214,9 @@ func (a *app) askAdmin(cmd *cobra.Command, server *adminFlags, method, path stri
 func (h *httpRemote) do(ctx context.Context, method, path string, body []byte, answer any) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, h.url+path, bytes.NewReader(body))
+	resp, err := h.send(ctx, method, path, body)
 	if err != nil {
-		return unreachable(h.server, "%w", err)
-	}
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	resp, err := h.client.Do(req)
-	if err != nil {
-		return h.failed(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close(), h.Close()) }()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
@@ -234,11 +226,8 @@ func (h *httpRemote) do(ctx context.Context, method, path string, body []byte, a
 	if resp.StatusCode == http.StatusOK && json.Unmarshal(text, answer) == nil {
 		return nil
 	}
-	var problem struct {
-		Detail string `json:"detail"`
-	}
-	if json.Unmarshal(text, &problem) == nil && problem.Detail != "" {
-		return &refused{resp.StatusCode, fmt.Sprintf("node %s: %s", h.server, problem.Detail)}
+	if detail := detailOf(text); detail != "" {
+		return &refused{resp.StatusCode, fmt.Sprintf("node %s: %s", h.server, detail)}
 	}
 	return h.noNode(resp.Status, text)
 }

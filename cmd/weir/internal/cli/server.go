@@ -280,14 +280,9 @@ func (h *httpRemote) post(ctx context.Context, path string, fields map[string]an
 	if err != nil {
 		return 0, fmt.Errorf("the request cannot be written: %w", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url+path, bytes.NewReader(body))
+	resp, err := h.send(ctx, http.MethodPost, path, body)
 	if err != nil {
-		return 0, unreachable(h.server, "%w", err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := h.client.Do(req)
-	if err != nil {
-		return 0, h.failed(err)
+		return 0, err
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
@@ -300,19 +295,42 @@ func (h *httpRemote) post(ctx context.Context, path string, fields map[string]an
 			return resp.StatusCode, nil
 		}
 	case "application/problem+json":
-		var problem struct {
-			Detail string `json:"detail"`
-		}
-		err := json.Unmarshal(answer, &problem)
-		switch {
-		case err != nil || problem.Detail == "":
+		switch detail := detailOf(answer); {
+		case detail == "":
 		case resp.StatusCode == http.StatusServiceUnavailable, resp.StatusCode == http.StatusGatewayTimeout:
-			return resp.StatusCode, unreachable(h.server, "%s", problem.Detail)
+			return resp.StatusCode, unreachable(h.server, "%s", detail)
 		default:
-			return resp.StatusCode, fmt.Errorf("node %s: %s", h.server, problem.Detail)
+			return resp.StatusCode, fmt.Errorf("node %s: %s", h.server, detail)
 		}
 	}
 	return resp.StatusCode, h.noNode(resp.Status, answer)
+}
+
+// send sends a request, whose body is JSON unless it is nil.
+func (h *httpRemote) send(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, h.url+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, unreachable(h.server, "%w", err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := h.client.Do(req)
+	if err != nil {
+		return nil, h.failed(err)
+	}
+	return resp, nil
+}
+
+// detailOf returns what a problem (RFC 9457) says, "" for what is none.
+func detailOf(body []byte) string {
+	var problem struct {
+		Detail string `json:"detail"`
+	}
+	if json.Unmarshal(body, &problem) != nil {
+		return ""
+	}
+	return problem.Detail
 }
 
 // noNode returns the error for an answer that is none of a node.
