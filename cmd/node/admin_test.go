@@ -33,30 +33,6 @@ func tool(t *testing.T) string {
 	return path
 }
 
-// asked asks over HTTP with some headers, and returns the status and the body.
-func asked(t *testing.T, c *http.Client, method, url, body string, header ...string) (int, string) {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; i < len(header); i += 2 {
-		if r.Header.Set(header[i], header[i+1]); header[i] == "Host" {
-			r.Host = header[i+1]
-		}
-	}
-	resp, err := c.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(text)
-}
-
 // Administration is served at its own listener only, which the tool uses. It is not
 // reachable at the ports for clients and probes.
 func TestAdministration(t *testing.T) {

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -37,20 +35,7 @@ func TestProxiesOfLongRequests(t *testing.T) {
 		strings.Fields(proxied(t, agent, upstream, open.Replace(spoeConfig), haproxy))[0])
 	ask := func(method, url string) (int, string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(context.Background(), method, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer out.Body.Close()
-		body, err := io.ReadAll(out.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out.StatusCode, string(body)
+		return asked(t, http.DefaultClient, method, url, "")
 	}
 	for i := range 9 {
 		if status, _ := ask(http.MethodGet, bases[i%len(bases)]+"/limited"); status != http.StatusOK {

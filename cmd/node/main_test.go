@@ -227,13 +227,19 @@ func replace(t *testing.T, name, text string) {
 	}
 }
 
-func get(t *testing.T, c *http.Client, url string) (status int, body string) {
+// asked asks over HTTP with some headers, and returns the status and the body.
+func asked(t *testing.T, c *http.Client, method, url, body string, header ...string) (int, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := c.Do(req)
+	for i := 0; i < len(header); i += 2 {
+		if r.Header.Set(header[i], header[i+1]); header[i] == "Host" {
+			r.Host = header[i+1]
+		}
+	}
+	resp, err := c.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,6 +249,11 @@ func get(t *testing.T, c *http.Client, url string) (status int, body string) {
 		t.Fatal(err)
 	}
 	return resp.StatusCode, string(text)
+}
+
+func get(t *testing.T, c *http.Client, url string) (status int, body string) {
+	t.Helper()
+	return asked(t, c, http.MethodGet, url, "")
 }
 
 const townRules = `version: 1

@@ -2,7 +2,6 @@ package server
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -32,25 +31,8 @@ identities:
 	s := start(t, c)
 	ask := func(target, path, token string) (int, string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.HTTPAddr()+target, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("X-Original-URI", path)
-		r.Header.Set("X-Original-Method", "GET")
-		if token != "" {
-			r.Header.Set("Authorization", "Bearer "+token)
-		}
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(text)
+		return answerTo(t, http.MethodGet, "http://"+s.HTTPAddr()+target, "", append(bearer(token), "X-Original-URI", path,
+			"X-Original-Method", "GET")...)
 	}
 	proxy := tokens.token("proxy")
 	for i, x := range []struct {

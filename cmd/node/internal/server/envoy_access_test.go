@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,7 +10,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -304,24 +302,7 @@ func TestEnvoyIdentitiesOverHTTP(t *testing.T) {
 	const body = `{"domain":"edge","descriptors":[{"entries":[{"key":"user","value":"ada"}]}]}`
 	ask := func(method, path, token string) (int, string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(context.Background(), method, "http://"+g.EnvoyHTTPAddrs()[0]+path,
-			strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if token != "" {
-			r.Header.Set("Authorization", "Bearer "+token)
-		}
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(text)
+		return answerTo(t, method, "http://"+g.EnvoyHTTPAddrs()[0]+path, body, bearer(token)...)
 	}
 	for _, x := range []struct {
 		method, path, subject string

@@ -3,8 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -398,16 +396,7 @@ func TestEnvoyOverHTTP(t *testing.T) {
 	urls := s.EnvoyHTTPAddrs()
 	ask := func(body string) (int, string) {
 		t.Helper()
-		r, err := http.Post("http://"+urls[0]+"/json", "application/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Body.Close()
-		text, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r.StatusCode, string(text)
+		return postJSON(t, "http://"+urls[0]+"/json", body)
 	}
 	for _, x := range []struct {
 		body   string

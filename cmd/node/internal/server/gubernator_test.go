@@ -88,22 +88,7 @@ func doors(t *testing.T, servers []*Server) (out []door) {
 // postJSON posts JSON on a connection of its own.
 func postJSON(t *testing.T, url, body string) (int, string) {
 	t.Helper()
-	transport := &http.Transport{DisableKeepAlives: true}
-	defer transport.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := (&http.Client{Transport: transport}).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(text)
+	return answerTo(t, http.MethodPost, url, body, "Content-Type", "application/json")
 }
 
 // want is an answer: its status, what remains and in which time its reset is, or a part of its

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"io"
 	"net/http"
 	"net/netip"
 	"os"
@@ -14,22 +13,7 @@ import (
 // reload asks the node to reload.
 func reload(t *testing.T, s *Server) (status int, body string) {
 	t.Helper()
-	transport := &http.Transport{DisableKeepAlives: true}
-	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.AdminAddr()+"/v1/reload", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := (&http.Client{Transport: transport}).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(text)
+	return answerTo(t, http.MethodPost, "http://"+s.AdminAddr()+"/v1/reload", "")
 }
 
 // The answer of a reload has what is in force and what the file is warned of, or all that

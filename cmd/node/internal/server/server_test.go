@@ -109,25 +109,41 @@ func replace(t *testing.T, name, text string) {
 	}
 }
 
-// get asks over HTTP on a connection of its own.
-func get(t *testing.T, url string) (status int, body string) {
+// answerTo asks over HTTP on a connection of its own, with some header fields.
+func answerTo(t *testing.T, method, url, body string, header ...string) (status int, text string) {
 	t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := (&http.Client{Transport: transport}).Do(req)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	resp, err := (&http.Client{Transport: transport}).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
+	out, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp.StatusCode, string(text)
+	return resp.StatusCode, string(out)
+}
+
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	return answerTo(t, http.MethodGet, url, "")
+}
+
+// bearer returns the header field that shows a token; none if it is empty.
+func bearer(token string) []string {
+	if token == "" {
+		return nil
+	}
+	return []string{"Authorization", "Bearer " + token}
 }
 
 func dial(t *testing.T, address string) *grpc.ClientConn {
