@@ -108,10 +108,7 @@ func TestBackendDecidesEveryTranscript(t *testing.T) {
 // TestABackendIsAskedForAllUnits: limits and costs up to 2^53-1 go to the backend, from requests and from rules.
 func TestABackendIsAskedForAllUnits(t *testing.T) {
 	n, _ := newBackendNode(t)
-	wide, err := weir.NewLimit(weir.Spec{Limit: limiter.MaxUnits, Window: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	wide := limitertest.Limit(t, weir.Spec{Limit: limiter.MaxUnits, Window: time.Minute})
 	ask := func(r weir.Request, left uint64) {
 		t.Helper()
 		d, err := n.Check(t.Context(), r)

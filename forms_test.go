@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter/limitertest"
 )
 
 const formRules = "version: 1\nrules: [{name: all, match: {path: ^/all}, key: [user], limits: [2/minute, 100/hour]}]\n"
@@ -138,9 +139,6 @@ func TestWait(t *testing.T) {
 
 func limit(tb testing.TB, n int64, window time.Duration) *weir.Limit {
 	tb.Helper()
-	l, err := weir.NewLimit(weir.Spec{Limit: n, Window: window})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	l := limitertest.Limit(tb, weir.Spec{Limit: n, Window: window})
 	return l
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter/limitertest"
 )
 
 // clock is a clock that the test moves.
@@ -69,14 +70,8 @@ rules: [{name: api, limits: [10/second, 120/minute, 240/hour]}]
 func TestLimitsWithTheRequest(t *testing.T) {
 	at := &clock{time.Unix(1e9, 0)}
 	n := open(t, weir.Config{Now: at.now, Rules: []byte(`{version: 1, rules: [{name: none, limits: [1/hour]}]}`)})
-	two, err := weir.NewLimit(weir.Spec{Limit: 2, Window: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	three, err := weir.NewLimit(weir.Spec{Limit: 3, Window: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	two := limitertest.Limit(t, weir.Spec{Limit: 2, Window: time.Hour})
+	three := limitertest.Limit(t, weir.Spec{Limit: 3, Window: time.Hour})
 	ask := func(l *weir.Limit) bool {
 		return check(t, n, weir.Request{Path: "/x", User: "ada", Limits: []*weir.Limit{l}}).Allowed
 	}
@@ -84,7 +79,7 @@ func TestLimitsWithTheRequest(t *testing.T) {
 	if want := "[true true false true false]"; fmt.Sprint(got) != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	_, err = n.Check(context.Background(), weir.Request{Path: "/x", Limits: []*weir.Limit{two, three}})
+	_, err := n.Check(context.Background(), weir.Request{Path: "/x", Limits: []*weir.Limit{two, three}})
 	if !errors.Is(err, weir.ErrInvalid) {
 		t.Errorf("two limits of one name: %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 )
 
 func charge(hashes ...uint64) *arith.Charge { return costing(1, new(limiter.Rule), hashes...) }
@@ -84,10 +85,7 @@ func TestLimitsOfReceipts(t *testing.T) {
 	rule := func(specs ...limiter.Spec) *limiter.Rule {
 		r := new(limiter.Rule)
 		for _, s := range specs {
-			l, err := limiter.NewLimit(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := limitertest.Limit(t, s)
 			r.Limits = append(r.Limits, l)
 		}
 		return r

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -145,10 +146,7 @@ func TestBadReservations(t *testing.T) {
 		d.Limit(1).Remaining != 5 {
 		t.Errorf("a peek: %+v, %v", d, err)
 	}
-	l, err := limiter.NewLimit(limiter.Spec{Limit: 1, Algorithm: limiter.Concurrency})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, limiter.Spec{Limit: 1, Algorithm: limiter.Concurrency})
 	if _, err := s.Check(ctx, weir.Request{User: "ada", Limits: []*limiter.Limit{l}}); !errors.Is(err, weir.ErrInvalid) ||
 		!strings.Contains(err.Error(), "only rules of the rules file limit") {
 		t.Errorf("a limit of a request: %v", err)

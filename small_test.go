@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -17,10 +18,7 @@ import (
 // rounding: floor.
 func TestEvenTrafficOfSmallLimits(t *testing.T) {
 	passed := func(l int, rate float64, rounding limiter.Rounding) int {
-		lim, err := weir.NewLimit(weir.Spec{Limit: int64(l), Window: time.Minute, Rounding: rounding})
-		if err != nil {
-			t.Fatal(err)
-		}
+		lim := limitertest.Limit(t, weir.Spec{Limit: int64(l), Window: time.Minute, Rounding: rounding})
 		allowed, asked := 0, 0
 		for phase := range 10 {
 			start := time.Date(2026, 1, 1, 0, 0, 0, 0,
@@ -67,10 +65,7 @@ func TestEvenTrafficOfSmallLimits(t *testing.T) {
 func TestQuietWindowOfSmallLimits(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	after := func(s weir.Spec, used int) (wait time.Duration, allowed bool) {
-		lim, err := weir.NewLimit(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lim := limitertest.Limit(t, s)
 		now := begin
 		n, err := weir.Open(t.Context(), weir.Config{Now: func() time.Time { return now }})
 		if err != nil {

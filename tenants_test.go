@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/weirtest"
 )
 
@@ -100,11 +101,8 @@ func TestRequestLimitsAreShared(t *testing.T) {
 	made := 0
 	ask := func(tenant, caller string) error {
 		made++
-		l, err := weir.NewLimit(weir.Spec{Limit: int64(made), Window: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = n.Check(ctx, weir.Request{Path: "/", User: strconv.Itoa(made), Tenant: tenant, Caller: caller,
+		l := limitertest.Limit(t, weir.Spec{Limit: int64(made), Window: time.Minute})
+		_, err := n.Check(ctx, weir.Request{Path: "/", User: strconv.Itoa(made), Tenant: tenant, Caller: caller,
 			Limits: []*weir.Limit{l}})
 		return err
 	}

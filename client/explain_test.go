@@ -12,6 +12,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/client"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/transport"
 )
 
@@ -37,10 +38,7 @@ func TestExplain(t *testing.T) {
 	}
 	defer n.Close()
 	c := open(t, client.Config{Addrs: []string{serve(t, n, "", nil).addr}, Timeout: long})
-	minute, err := limiter.NewLimit(limiter.Spec{Limit: 3, Window: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	minute := limitertest.Limit(t, limiter.Spec{Limit: 3, Window: time.Minute})
 	for _, r := range []limiter.Request{
 		{Path: "/free"}, {Path: "/none"}, {Path: "/log", User: "ada"}, {Path: "/log", User: "ada", Cost: limiter.Units(3)},
 		{Path: "/pair", User: "ada", IP: "192.0.2.1"}, {Path: "/x", User: "ada", Limits: []*limiter.Limit{minute}},

@@ -17,6 +17,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/client"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
@@ -242,10 +243,7 @@ func (d *deciding) CheckInto(ctx context.Context, r *weir.Request, out *weir.Dec
 // connection breaks it may have been counted, although gRPC has the same code for that as
 // for a node that says that it cannot decide now.
 func TestACallWhoseConnectionBreaks(t *testing.T) {
-	l, err := limiter.NewLimit(limiter.Spec{Limit: 3, Window: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, limiter.Spec{Limit: 3, Window: time.Minute})
 	for name, row := range map[string]struct {
 		breaks    bool
 		want, not error

@@ -13,6 +13,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/client"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
@@ -160,10 +161,7 @@ rules:
 	if !d.Never || d.Limit(0).Cost != 2 {
 		t.Errorf("%+v", &d)
 	}
-	l, err := limiter.NewLimit(limiter.Spec{Limit: 3, Window: time.Minute, Algorithm: limiter.TokenBucket, Burst: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, limiter.Spec{Limit: 3, Window: time.Minute, Algorithm: limiter.TokenBucket, Burst: 5})
 	own := &limiter.Request{User: "ada", Limits: []*limiter.Limit{l}, Cost: limiter.Units(5)}
 	check(c.CheckInto, own, true, "request")
 	check(c.PeekInto, own, false, "request")

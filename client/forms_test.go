@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirlimit/weir/client"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
 )
 
 // The forms that return a decision decide as those that write into the caller's memory.
@@ -34,10 +35,7 @@ func TestForms(t *testing.T) {
 			t.Errorf("request %d of the batch: allowed %t", i, ds[i].Allowed)
 		}
 	}
-	l, err := limiter.NewLimit(limiter.Spec{Limit: 1, Window: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, limiter.Spec{Limit: 1, Window: time.Hour})
 	for i, want := range []bool{true, false} {
 		if d, err := c.Allow(ctx, "key", l); err != nil || d.Allowed != want {
 			t.Errorf("Allow %d: %v, %+v", i, err, d)
@@ -46,10 +44,7 @@ func TestForms(t *testing.T) {
 	if d, err := c.Allow(ctx, "key"); !errors.Is(err, client.ErrInvalid) || d.Allowed {
 		t.Errorf("Allow without limits: %v, %+v", err, d)
 	}
-	brief, err := limiter.NewLimit(limiter.Spec{Limit: 1, Window: 30 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	brief := limitertest.Limit(t, limiter.Spec{Limit: 1, Window: 30 * time.Millisecond})
 	for i := range 3 {
 		if d, err := c.Wait(ctx, limiter.Request{Path: "waits", Limits: []*limiter.Limit{brief}}); err != nil || !d.Allowed {
 			t.Errorf("Wait %d: %v, %+v", i, err, d)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirlimit/weir/client"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
@@ -126,10 +127,7 @@ func TestRetriesCountOnce(t *testing.T) {
 func TestOwnLimitsHaveIDs(t *testing.T) {
 	s := serve(t, newNode(t, hour), "", nil)
 	c := open(t, client.Config{Addrs: []string{s.addr}, Timeout: long})
-	l, err := limiter.NewLimit(limiter.Spec{Limit: 5, Window: time.Hour, Algorithm: limiter.FixedWindow})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, limiter.Spec{Limit: 5, Window: time.Hour, Algorithm: limiter.FixedWindow})
 	r := limiter.Request{Path: "key", Limits: []*limiter.Limit{l}, ID: "7"}
 	for i := range 3 {
 		d, err := c.Check(t.Context(), r)

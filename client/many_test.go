@@ -12,6 +12,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/client"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
 )
 
 // The reply to a full message under the most limits that a check can have is read. If it
@@ -64,10 +65,7 @@ func (a *asked) CheckBatchInto(ctx context.Context, rs []limiter.Request, ds []l
 // has its own answer. After a message that is not answered the rest is not sent: a batch
 // does not wait once for each request.
 func TestBatchesWithLimits(t *testing.T) {
-	l, err := limiter.NewLimit(limiter.Spec{Limit: 2, Window: time.Hour, Algorithm: limiter.FixedWindow})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, limiter.Spec{Limit: 2, Window: time.Hour, Algorithm: limiter.FixedWindow})
 	const n = 25
 	batch := func() ([]limiter.Request, []limiter.Decision) {
 		rs, ds := make([]limiter.Request, n), make([]limiter.Decision, n)

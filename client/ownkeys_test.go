@@ -7,16 +7,14 @@ import (
 
 	"github.com/weirlimit/weir/client"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
 )
 
 // A client's limits keep their keys on the way, alone and in batches.
 func TestKeysOfLimits(t *testing.T) {
 	n := newNode(t, "version: 1\nrules: [{name: all, match: {path: ^/never}, key: [rule], limits: [30/hour]}]\n")
 	c := open(t, client.Config{Addrs: []string{serve(t, n, "", nil).addr}})
-	l, err := limiter.NewLimit(limiter.Spec{Limit: 10, Window: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, limiter.Spec{Limit: 10, Window: time.Hour})
 	r := limiter.Request{User: "ada", Rule: "all", Limits: []*limiter.Limit{l}, LimitKeys: [][]string{{"user"}}}
 	for i := range 3 {
 		r.Path = string(rune('a' + i)) // another path has no other counter

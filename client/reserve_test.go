@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/client"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 	"github.com/weirlimit/weir/transport"
 )
@@ -60,10 +61,7 @@ func TestReservations(t *testing.T) {
 	}
 
 	// In one batch a check that is held beside one that is not, and one with limits of its own.
-	l, err := limiter.NewLimit(limiter.Spec{Limit: 5, Window: time.Hour, Algorithm: limiter.FixedWindow})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, limiter.Spec{Limit: 5, Window: time.Hour, Algorithm: limiter.FixedWindow})
 	strict := open(t, client.Config{Addrs: []string{serve(t, node, "", func(o *transport.Options) {
 		o.AllowRefunds, o.AllowRequestLimits = true, true
 	}).addr}, Timeout: long})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter/limitertest"
 )
 
 // Members agree on the counters of limits that come with a request and name their keys,
@@ -15,10 +16,7 @@ func TestKeysOfOwnLimitsAcrossMembers(t *testing.T) {
 	var limits []*weir.Limit
 	for _, s := range []weir.Spec{{Name: "user", Limit: 20, Window: 24 * time.Hour},
 		{Name: "ip", Limit: 30, Window: 24 * time.Hour}} {
-		l, err := weir.NewLimit(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := limitertest.Limit(t, s)
 		limits = append(limits, l)
 	}
 	several := 0

@@ -10,6 +10,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 )
 
 // panicked is an observer that counts panics by place.
@@ -55,10 +56,7 @@ func TestAMemberSurvivesPanics(t *testing.T) {
 			break
 		}
 	}
-	good, err := limiter.NewLimit(limiter.Spec{Limit: 1_000_000_000, Window: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := limitertest.Limit(t, limiter.Spec{Limit: 1_000_000_000, Window: time.Minute})
 	for {
 		// Its partition starts empty, or is given up for a minute; then the policy
 		// answers.

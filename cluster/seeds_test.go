@@ -18,6 +18,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/redistest"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/middleware/httplimit"
 	"github.com/weirlimit/weir/middleware/identity"
 	"github.com/weirlimit/weir/redisstore"
@@ -354,10 +355,7 @@ func userAndGroup(t *testing.T, w *seedWorld) {
 // a key of their own, and a changed one keeps what was consumed.
 func limitsOfTheRequest(t *testing.T, w *seedWorld) {
 	limit := func(n int64) *weir.Limit {
-		l, err := weir.NewLimit(weir.Spec{Limit: n, Window: time.Hour, Algorithm: limiter.FixedWindow})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := limitertest.Limit(t, weir.Spec{Limit: n, Window: time.Hour, Algorithm: limiter.FixedWindow})
 		return l
 	}
 	two, three := limit(2), limit(3)

@@ -5,16 +5,14 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
 )
 
 // A variant differs in the zone of the limits that have it from the request, and is made
 // once, whoever asks.
 func TestZoned(t *testing.T) {
 	make := func(s limiter.Spec) *limiter.Limit {
-		l, err := limiter.NewLimit(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := limitertest.Limit(t, s)
 		return l
 	}
 	day := make(limiter.Spec{Limit: 5, Calendar: limiter.CalendarDay, Zone: "Europe/Berlin"})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/redisstore"
 )
 
@@ -13,10 +14,7 @@ import (
 // nothing decided by wrong windows: the call is made again with the right ones.
 func TestCalendarsByAWrongClock(t *testing.T) {
 	s := openStore(t, redisstore.Config{Addrs: []string{startServer(t).addr()}})
-	l, err := limiter.NewLimit(limiter.Spec{Limit: 2, Calendar: limiter.CalendarMinute, Zone: "Europe/Berlin"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, limiter.Spec{Limit: 2, Calendar: limiter.CalendarMinute, Zone: "Europe/Berlin"})
 	for n, ahead := range []time.Duration{0, 400 * 24 * time.Hour, -10 * time.Hour} {
 		s.SetAhead(ahead)
 		var c arith.Charge

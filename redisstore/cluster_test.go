@@ -261,10 +261,7 @@ func TestPolicyDecidesAPart(t *testing.T) {
 	c := clusterConfig(masters)
 	store := openStore(t, c)
 	rule := func(name string, u limiter.Unreachable) *limiter.Rule {
-		l, err := limiter.NewLimit(limiter.Spec{Limit: 50, Window: 24 * time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := limitertest.Limit(t, limiter.Spec{Limit: 50, Window: 24 * time.Hour})
 		return &limiter.Rule{Name: name, Limits: []*limiter.Limit{l}, OnUnreachable: u}
 	}
 	open, closed := rule("open", limiter.UnreachableOpen), rule("closed", limiter.UnreachableClosed)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
 )
 
 // numbers packs numbers of so many bytes each.
@@ -33,10 +34,7 @@ func FuzzDecode(f *testing.F) {
 		if a == limiter.Concurrency {
 			spec.Window = 0
 		}
-		l, err := limiter.NewLimit(spec)
-		if err != nil {
-			f.Fatal(err)
-		}
+		l := limitertest.Limit(f, spec)
 		limits = append(limits, l)
 		text, _ := newParams(l).text.(string)
 		for _, state := range []string{

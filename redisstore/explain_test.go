@@ -34,10 +34,7 @@ func TestExplainsAsTheTable(t *testing.T) {
 		r := weir.Request{Path: "/", User: strconv.FormatUint(seed, 10)}
 		for range 15 {
 			if c.Pick(5) == 0 || len(r.Limits) == 0 {
-				l, err := weir.NewLimit(limitertest.RandomWideSpec(c, limiter.Algorithm(c.Pick(7)), "l", 14*24*time.Hour))
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := limitertest.Limit(t, limitertest.RandomWideSpec(c, limiter.Algorithm(c.Pick(7)), "l", 14*24*time.Hour))
 				r.Limits = []*limiter.Limit{l}
 			}
 			now += limiter.Span(r.Limits[0].Window()) / 7 * limiter.Tick(c.Pick(4))

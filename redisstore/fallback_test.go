@@ -6,15 +6,13 @@ import (
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
 func mustLimit(t *testing.T, s limiter.Spec) *limiter.Limit {
 	t.Helper()
-	l, err := limiter.NewLimit(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, s)
 	return l
 }
 

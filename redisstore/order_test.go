@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/redisstore"
 )
 
@@ -128,10 +129,7 @@ func TestBatchInOrderOfHolds(t *testing.T) {
 // own.
 func TestBatchInOrderOfPlans(t *testing.T) {
 	limit := func(name string, n int64) []*limiter.Limit {
-		l, err := limiter.NewLimit(limiter.Spec{Name: name, Limit: n, Window: time.Hour, Algorithm: limiter.FixedWindow})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := limitertest.Limit(t, limiter.Spec{Name: name, Limit: n, Window: time.Hour, Algorithm: limiter.FixedWindow})
 		return []*limiter.Limit{l}
 	}
 	o := newOrdered(t)

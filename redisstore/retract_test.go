@@ -23,10 +23,7 @@ func TestAnExtensionThatIsDeniedLateIsTakenBack(t *testing.T) {
 		{Name: "bucket", Limit: 10, Window: time.Hour, Algorithm: limiter.TokenBucket},
 		{Name: "slots", Limit: 10, Algorithm: limiter.Concurrency},
 	} {
-		l, err := limiter.NewLimit(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := limitertest.Limit(t, spec)
 		rule.Limits = append(rule.Limits, l)
 	}
 	now := limitertest.Start()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/redisstore"
 )
 
@@ -37,10 +38,7 @@ func newSlots(tb testing.TB, change func(*redisstore.Config)) *slots {
 func limitsOf(tb testing.TB, n int, most int64) (ls []*limiter.Limit) {
 	tb.Helper()
 	for i := range n {
-		l, err := limiter.NewLimit(limiter.Spec{Name: fmt.Sprint("l", i), Limit: most, Window: 24 * time.Hour})
-		if err != nil {
-			tb.Fatal(err)
-		}
+		l := limitertest.Limit(tb, limiter.Spec{Name: fmt.Sprint("l", i), Limit: most, Window: 24 * time.Hour})
 		ls = append(ls, l)
 	}
 	return ls

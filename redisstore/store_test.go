@@ -159,12 +159,10 @@ func TestKeysExpire(t *testing.T) {
 	node := newNode(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}), "version: 1\nrules: []\n")
 	for i, s := range specs {
 		s.Name, s.Limit, s.Window = "l", 10, time.Minute
-		l, err := weir.NewLimit(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := limitertest.Limit(t, s)
 		r := weir.Request{Path: "/", User: fmt.Sprint(i), Limits: []*limiter.Limit{l}, Cost: weir.Units(3)}
 		var d weir.Decision
+		var err error
 		for range 2 {
 			before := srv.do("DBSIZE")
 			if d, err = node.Check(context.Background(), r); err != nil || d.Source != limiter.SourceRedis {
@@ -184,10 +182,7 @@ func TestKeysExpire(t *testing.T) {
 		}
 	}
 	// A short one is gone by itself.
-	l, err := weir.NewLimit(weir.Spec{Algorithm: limiter.FixedWindow, Limit: 1, Window: 20 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, weir.Spec{Algorithm: limiter.FixedWindow, Limit: 1, Window: 20 * time.Millisecond})
 	if _, err := node.Check(context.Background(), weir.Request{Path: "/short", Limits: []*limiter.Limit{l}}); err != nil {
 		t.Fatal(err)
 	}
@@ -283,10 +278,7 @@ func longList(t *testing.T, store *redisstore.Store, s limiter.Spec, seed uint64
 		if i == 500 || i == 1000 {
 			s.Limit, s.Window = s.Limit+7, s.Window+100*time.Millisecond // adopted, whole
 		}
-		l, err := limiter.NewLimit(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := limitertest.Limit(t, s)
 		d.now += limiter.Millisecond * limiter.Tick(d.choices.Pick(4))
 		if d.choices.Pick(500) == 0 {
 			d.now += limiter.Tick(d.choices.Pick(3)) * limiter.Span(l.Window()) / 2

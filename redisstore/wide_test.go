@@ -17,11 +17,8 @@ func TestAWideCostIsNeverAdmitted(t *testing.T) {
 	s := openStore(t, redisstore.Config{Addrs: []string{startServer(t).addr()}})
 	for a, name := range limiter.AlgorithmNames() {
 		for _, count := range []limiter.CountRejected{limiter.CountNone, limiter.CountAll} {
-			l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.Algorithm(a), Limit: 10, Window: time.Hour,
+			l := limitertest.Limit(t, limiter.Spec{Algorithm: limiter.Algorithm(a), Limit: 10, Window: time.Hour,
 				CountRejected: count})
-			if err != nil {
-				t.Fatal(err)
-			}
 
 			now := arith.At(limitertest.Start())
 			for _, cost := range []uint64{limiter.MaxUnits, limiter.NarrowUnits + 1, 10} {

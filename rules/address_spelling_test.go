@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -67,10 +68,7 @@ func TestSpellingsOfAnAddress(t *testing.T) {
 func TestNoAddress(t *testing.T) {
 	set := mustSet(t, "rules:\n- {name: a, key: [ip], limits: [5/second]}\n- {name: b, key: [user], limits: [5/second]}",
 		rules.Options{})
-	own, err := limiter.NewLimit(limiter.Spec{Limit: 1, Window: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := limitertest.Limit(t, limiter.Spec{Limit: 1, Window: time.Second})
 	for _, ip := range []string{"not", "g::1", ":", "203.0.113.9, 10.0.0.1", "10.0.0.1:", "10.0.0.1:http", "1.2.3.4.5",
 		"1.2.3", "01.2.3.4", "1.2.3.256",
 		"unknown", "203.0.113.9/33", "fe80::1%eth0/64", "[203.0.113.9]", "203.0.113.9\x00", " ", strings.Repeat("1", 80),

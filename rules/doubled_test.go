@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -90,10 +91,7 @@ func TestSecretsThatCannotBeTogether(t *testing.T) {
 	var c arith.Charge
 	r := limiter.Request{Path: "/x", User: "ada"}
 	for i := range limiter.MaxKeys/2 + 1 {
-		l, err := limiter.NewLimit(limiter.Spec{Limit: 5, Window: time.Duration(i+1) * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := limitertest.Limit(t, limiter.Spec{Limit: 5, Window: time.Duration(i+1) * time.Second})
 		r.Limits = append(r.Limits, l)
 		r.LimitKeys = append(r.LimitKeys, []string{"attr:a" + string(rune('a'+i))})
 	}
@@ -110,10 +108,7 @@ func TestSecretsThatCannotBeTogether(t *testing.T) {
 func TestFold(t *testing.T) {
 	rule := &limiter.Rule{Name: "r"}
 	for _, name := range []string{"a", "b", "c"} {
-		l, err := limiter.NewLimit(limiter.Spec{Name: name, Limit: 5, Window: time.Minute, Algorithm: limiter.FixedWindow})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := limitertest.Limit(t, limiter.Spec{Name: name, Limit: 5, Window: time.Minute, Algorithm: limiter.FixedWindow})
 		rule.Limits = append(rule.Limits, l)
 	}
 	tab := table.New(table.Config{})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -26,10 +27,7 @@ rules:
 // request may say less.
 func TestIDTTL(t *testing.T) {
 	set := mustSet(t, idRules, rules.Options{})
-	hour, err := limiter.NewLimit(limiter.Spec{Limit: 1, Window: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	hour := limitertest.Limit(t, limiter.Spec{Limit: 1, Window: time.Hour})
 	for _, test := range []struct {
 		name string
 		r    limiter.Request
@@ -126,10 +124,7 @@ rules:
   - {name: own, match: {path: ^/own}, key: [user], limits: [5/hour], hold: 30s, on_expiry: release}
   - {name: rest, key: [user], limits: [5/hour]}
 `, rules.Options{})
-	hour, err := limiter.NewLimit(limiter.Spec{Limit: 1, Window: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	hour := limitertest.Limit(t, limiter.Spec{Limit: 1, Window: time.Hour})
 	for _, test := range []struct {
 		r    limiter.Request
 		hold time.Duration

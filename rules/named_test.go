@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -37,10 +38,7 @@ rules:
 		named.Len() != 0 {
 		t.Errorf("unlimited: %+v, %v", m, err)
 	}
-	own, err := limiter.NewLimit(limiter.Spec{Limit: 1, Window: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := limitertest.Limit(t, limiter.Spec{Limit: 1, Window: time.Second})
 	for want, r := range map[string]limiter.Request{
 		`no rule "cities"`: {Rule: "cities"},
 		"there is no rule": {Rule: "cities", Limits: []*limiter.Limit{own}},

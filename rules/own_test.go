@@ -9,15 +9,13 @@ import (
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/rules"
 )
 
 func ownLimit(t *testing.T, name string) *limiter.Limit {
 	t.Helper()
-	l, err := limiter.NewLimit(limiter.Spec{Name: name, Limit: 5, Window: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, limiter.Spec{Name: name, Limit: 5, Window: time.Minute})
 	return l
 }
 
@@ -148,15 +146,12 @@ func TestKeysOfOwnLimitsThatCannotBe(t *testing.T) {
 
 // No request has a limit of the counters that remember ids.
 func TestNoLimitRemembersIDs(t *testing.T) {
-	l, err := limiter.NewLimit(limiter.Spec{Name: "id", Algorithm: arith.Remembered, Limit: 1, Window: 24 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, limiter.Spec{Name: "id", Algorithm: arith.Remembered, Limit: 1, Window: 24 * time.Hour})
 	if !l.Equal(arith.RememberedLimit()) {
 		t.Error("the limit is another one after it travelled as a spec")
 	}
 	var c arith.Charge
-	_, err = rules.Empty(rules.Options{}).Resolve(&limiter.Request{Path: "/p", Limits: []*limiter.Limit{l}}, &c)
+	_, err := rules.Empty(rules.Options{}).Resolve(&limiter.Request{Path: "/p", Limits: []*limiter.Limit{l}}, &c)
 	if !errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), "algorithm number 64") {
 		t.Error(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -372,10 +373,7 @@ rules:
 	if got := mustSet(t, off+file, strict).Rule("silent").Replication; got != limiter.ReplicationOff {
 		t.Errorf("with defaults in the file: %s", got)
 	}
-	own, err := limiter.NewLimit(limiter.Spec{Limit: 1, Window: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := limitertest.Limit(t, limiter.Spec{Limit: 1, Window: time.Second})
 	var c arith.Charge
 	if _, err := s.Resolve(&limiter.Request{Path: "/c", Limits: []*limiter.Limit{own}}, &c); err != nil ||
 		c.Key(0).Rule.Replication != limiter.ReplicationStrict {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -372,10 +373,7 @@ func TestHashIsKeyed(t *testing.T) {
 
 func newLimit(tb testing.TB, name string) *limiter.Limit {
 	tb.Helper()
-	l, err := limiter.NewLimit(limiter.Spec{Name: name, Limit: 5, Window: 1e9})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	l := limitertest.Limit(tb, limiter.Spec{Name: name, Limit: 5, Window: 1e9})
 	return l
 }
 
@@ -598,9 +596,6 @@ rules:
 
 func fivePerMinute(t *testing.T) *limiter.Limit {
 	t.Helper()
-	l, err := limiter.NewLimit(limiter.Spec{Limit: 5, Window: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, limiter.Spec{Limit: 5, Window: time.Minute})
 	return l
 }

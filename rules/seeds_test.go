@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 )
 
 const seedRules = `
@@ -30,10 +31,7 @@ func TestSeeds(t *testing.T) {
 	}
 	from := of(seedRules, secret)
 	to, other := of(seedRules, Options{Seeds: from.Seeds()}), of(seedRules, Options{})
-	own, err := limiter.NewLimit(limiter.Spec{Limit: 1, Window: limiter.MinWindow})
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := limitertest.Limit(t, limiter.Spec{Limit: 1, Window: limiter.MinWindow})
 	for _, r := range []limiter.Request{
 		{Path: "/one", User: "ada"}, {Path: "/two", User: "ada", IP: "10.0.0.1"},
 		{User: "ada", Limits: []*limiter.Limit{own}},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -36,10 +37,7 @@ func resolveFor(t *testing.T, r limiter.Request) (arith.Charge, error) {
 // Every key of a tenant differs from that of any other tenant, of none, and of a user whose
 // name imitates one.
 func TestTenantIsPartOfTheKey(t *testing.T) {
-	limit, err := limiter.NewLimit(limiter.Spec{Limit: 1, Window: 1e9})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limit := limitertest.Limit(t, limiter.Spec{Limit: 1, Window: 1e9})
 	long := strings.Repeat("u", limiter.MaxKeyBytes-len("/open"))
 	for _, form := range []limiter.Request{
 		{Path: "/open", User: "ada"}, {Path: "/open", User: long}, {Rule: "closed", User: "ada"},

@@ -14,6 +14,7 @@ import (
 	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
@@ -68,10 +69,7 @@ func (s *stub) KeyName(r *limiter.Request, l *limiter.LimitDecision) string {
 // limits2 are two limits of one rule.
 func limits2(t *testing.T) (minute, hour limiter.LimitDecision) {
 	make := func(s limiter.Spec) limiter.LimitDecision {
-		l, err := limiter.NewLimit(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := limitertest.Limit(t, s)
 		return limiter.LimitDecision{Rule: &limiter.Rule{Name: "r"}, Limit: l, Allowed: true}
 	}
 	return make(limiter.Spec{Limit: 5, Window: time.Minute}),

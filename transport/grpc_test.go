@@ -323,10 +323,7 @@ func TestLimitsInRequests(t *testing.T) {
 			Name: "calendar"},
 		{Limit: 2, Calendar: limiter.CalendarWeek, WeekStart: limiter.Saturday, Zone: "America/New_York"},
 	} {
-		l, err := limiter.NewLimit(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := limitertest.Limit(t, spec)
 		r := limiter.Request{Path: "/" + l.String(), User: "ada", Limits: []*limiter.Limit{l}}
 		direct, err := weir.Open(t.Context(), weir.Config{Now: s.clock.read})
 		if err != nil {

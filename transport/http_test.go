@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/transport"
 )
 
@@ -321,10 +322,7 @@ func TestKeysInJSON(t *testing.T) {
 			t.Errorf("%d: %d %s", i, got.status, got.body)
 		}
 	}
-	l, err := limiter.NewLimit(limiter.Spec{Limit: 2, Window: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, limiter.Spec{Limit: 2, Window: time.Minute})
 	if d, err := s.node.Allow(t.Context(), "tenant 7", l); err != nil || d.Allowed {
 		t.Errorf("Allow of a node has another counter: %v, %+v", err, d)
 	}

@@ -41,10 +41,7 @@ func (x *compared) ruleOf(t *testing.T, c limitertest.Choices, name string) *lim
 		if s.DripUnits > 0 && s.Limit%s.DripUnits != 0 {
 			s.DripUnits = 0
 		}
-		l, err := limiter.NewLimit(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := limitertest.Limit(t, s)
 		r.Limits = append(r.Limits, l)
 	}
 	x.rules[name] = r

@@ -9,6 +9,7 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -42,11 +43,8 @@ func direct(t *testing.T, seed uint64, size int, policy limiter.Unreachable, mod
 func directIn(t *testing.T, w *World, size, limit int, policy limiter.Unreachable, mode limiter.Replication) *directed {
 	t.Helper()
 	w.size, w.split = size, true
-	l, err := limiter.NewLimit(limiter.Spec{Limit: int64(limit), Window: 400 * 24 * time.Hour,
+	l := limitertest.Limit(t, limiter.Spec{Limit: int64(limit), Window: 400 * 24 * time.Hour,
 		Algorithm: limiter.FixedWindow})
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}, OnUnreachable: policy, Replication: mode,
 		Leases: w.near.lending.on}
 	k := &key{rule: r, limit: limit, byPolicy: make(map[string]int),

@@ -9,16 +9,14 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
 // TestAPolicyIsJudgedByKey: of a check over two owners, of which one is out of reach, the
 // policy decides one key only. The other does not count against the policy's share.
 func TestAPolicyIsJudgedByKey(t *testing.T) {
-	l, err := limiter.NewLimit(limiter.Spec{Limit: 60, Window: 24 * 3600 * 1e9})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, limiter.Spec{Limit: 60, Window: 24 * 3600 * 1e9})
 	r := &limiter.Rule{Name: "pair", Limits: []*limiter.Limit{l}, OnUnreachable: limiter.UnreachableLocal}
 	d := &limiter.Decision{Allowed: true, Source: limiter.SourceFallbackLocal}
 	d.Grow(2)
@@ -45,10 +43,7 @@ func TestAPolicyIsJudgedByKey(t *testing.T) {
 // TestAPolicyIsJudgedOncePerID has policies answer several tries of a check with an id. A try that names
 // another key too is not marked as a repetition. It charges the other key only.
 func TestAPolicyIsJudgedOncePerID(t *testing.T) {
-	l, err := limiter.NewLimit(limiter.Spec{Limit: 60, Window: 24 * 3600 * 1e9})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, limiter.Spec{Limit: 60, Window: 24 * 3600 * 1e9})
 	r := &limiter.Rule{Name: "pair", Limits: []*limiter.Limit{l}}
 	const x, y, owns = 1, 2, 4 // the keys that are asked about; an owner decides y
 	type try struct {
@@ -105,10 +100,7 @@ func TestAPolicyIsJudgedOncePerID(t *testing.T) {
 // each order. The first key has two limits. One attempt may find the id at one key only, as where
 // rules differ and name another key beside it. Its receipt says when it charged the other one.
 func TestWhatIsChargedAgain(t *testing.T) {
-	l, err := limiter.NewLimit(limiter.Spec{Limit: 60, Window: 24 * 3600 * 1e9})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, limiter.Spec{Limit: 60, Window: 24 * 3600 * 1e9})
 	r := &limiter.Rule{Name: "pair", Limits: []*limiter.Limit{l}}
 	answer := func(repeated bool, at limiter.Tick, charged uint64) *limiter.Decision {
 		d := &limiter.Decision{Allowed: true, Repeated: repeated,
@@ -563,10 +555,7 @@ func TestARollingRestartWaitsForGossip(t *testing.T) {
 
 // TestWhatIsLostWithoutFaults is judged, unless a table had no room for copies: then policies answer.
 func TestWhatIsLostWithoutFaults(t *testing.T) {
-	l, err := limiter.NewLimit(limiter.Spec{Limit: 60, Window: 24 * 3600 * 1e9})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, limiter.Spec{Limit: 60, Window: 24 * 3600 * 1e9})
 	for unkept, fails := range map[int]bool{0: true, 1: false} {
 		w := newWorld(1)
 		w.keys = []*key{{rule: &limiter.Rule{Name: "local", Limits: []*limiter.Limit{l}}, limit: 60, lost: 3, denied: 1}}
@@ -580,10 +569,7 @@ func TestWhatIsLostWithoutFaults(t *testing.T) {
 // TestPoliciesAnswerWhereATableHasNoRoom: after crashes few checks are answered by their policy, unless a table
 // has no room for copies: owners wait for an heir then.
 func TestPoliciesAnswerWhereATableHasNoRoom(t *testing.T) {
-	l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 60, Window: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 60, Window: time.Hour})
 	for unkept, fails := range map[int]bool{0: true, 1: false} {
 		w := newWorld(1)
 		w.size = 3

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 )
 
 // clock is a clock that a test moves.
@@ -42,10 +43,7 @@ func denial(rule string) *limiter.Decision {
 // counted returns a real denial by a counter of rule login.
 func counted(t testing.TB) *limiter.Decision {
 	t.Helper()
-	l, err := limiter.NewLimit(limiter.Spec{Limit: 1, Window: time.Minute, Algorithm: limiter.FixedWindow})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, limiter.Spec{Limit: 1, Window: time.Minute, Algorithm: limiter.FixedWindow})
 	c := arith.NewCounter(l)
 	d := new(limiter.Decision)
 	for range 2 {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -20,10 +21,7 @@ type lender struct {
 
 func newLender(t *testing.T, most int64) *lender {
 	t.Helper()
-	l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: most, Window: 24 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: most, Window: 24 * time.Hour})
 	return &lender{T: t, table: table.New(table.Config{}),
 		rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}, Leases: true}}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -26,11 +27,8 @@ func newDividing(t *testing.T) *dividing {
 
 func bucketOf(t *testing.T, rate int64) *limiter.Rule {
 	t.Helper()
-	l, err := limiter.NewLimit(limiter.Spec{Name: "b", Algorithm: limiter.TokenBucket, Limit: rate, Window: time.Second,
+	l := limitertest.Limit(t, limiter.Spec{Name: "b", Algorithm: limiter.TokenBucket, Limit: rate, Window: time.Second,
 		Burst: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}
 }
 

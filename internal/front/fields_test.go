@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
 )
 
 // said is one limit of a decision that a test defines.
@@ -37,10 +38,7 @@ func decision(t testing.TB, limits ...said) *limiter.Decision {
 		if spec.Window == 0 {
 			spec.Window = time.Minute
 		}
-		l, err := limiter.NewLimit(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := limitertest.Limit(t, spec)
 		rule := &limiter.Rule{Name: s.rule, Limits: []*limiter.Limit{l}, Shadow: s.shadow}
 		*d.Limit(i) = limiter.LimitDecision{
 			Rule: rule, Limit: l, Allowed: !s.denies, Never: s.never, Blocked: s.blocked,

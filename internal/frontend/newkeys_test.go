@@ -5,15 +5,13 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
 )
 
 // A check that is repeated makes no new key, although its key has nothing else that counts:
 // the budget of new keys was charged by the first one.
 func TestRepetitionsMakeNoKeys(t *testing.T) {
-	minute, err := limiter.NewLimit(limiter.Spec{Limit: 5, Window: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	minute := limitertest.Limit(t, limiter.Spec{Limit: 5, Window: time.Minute})
 	var d limiter.Decision
 	d.Clear()
 	d.Grow(1)

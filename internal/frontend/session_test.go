@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
 )
 
 // maker is a decider whose checks are each the first of a key, but for those whose path is "bad", which fail.
@@ -16,10 +17,7 @@ type maker struct{ limit *limiter.Limit }
 
 func newMaker(t *testing.T) maker {
 	t.Helper()
-	l, err := limiter.NewLimit(limiter.Spec{Limit: 5, Window: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitertest.Limit(t, limiter.Spec{Limit: 5, Window: time.Minute})
 	return maker{l}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 )
 
 const span = 100 * limiter.Millisecond
@@ -20,10 +21,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, left uint64) *fixture {
 	t.Helper()
-	limit, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1 << 40, Window: 24 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limit := limitertest.Limit(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1 << 40, Window: 24 * time.Hour})
 	x := &fixture{T: t, now: Instant{Now: 1, At: 1e12}}
 	x.key = arith.Key{Hash: arith.Hash{Hi: 7, Lo: 9}, Cost: 1,
 		Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit}, Leases: true}}
@@ -152,10 +150,7 @@ func TestALeaseEndsWithItsWindow(t *testing.T) {
 func TestALeaseEndsWithAStep(t *testing.T) {
 	for left, until := range map[uint64]limiter.Tick{2400: 68 * limiter.Millisecond, 2500: useFor(span)} {
 		x := newFixture(t, left)
-		limit, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: 1e4, Window: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		limit := limitertest.Limit(t, limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: 1e4, Window: time.Second})
 		step := arith.LeaseStep(limit)
 		x.key.Rule = &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit}, Leases: true}
 		x.now.At += step - x.now.At%step + 30*limiter.Millisecond

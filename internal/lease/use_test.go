@@ -14,6 +14,7 @@ import (
 	"github.com/weirlimit/weir/internal/lease"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -120,10 +121,7 @@ func (c *cluster) after(span limiter.Tick, run func()) {
 // run runs a load, with or without leases.
 func (l load) run(t *testing.T, leases bool) *use {
 	t.Helper()
-	limit, err := limiter.NewLimit(l.spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	limit := limitertest.Limit(t, l.spec)
 	c := &cluster{load: l, leases: leases, rng: rand.New(rand.NewPCG(1, 52)), now: 1e15, table: table.New(table.Config{}),
 		rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit}, Leases: true}}
 	c.asked, c.admitted = make([]int, l.members), make([]int, l.members)

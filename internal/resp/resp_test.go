@@ -17,6 +17,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
 )
 
 // clock is moved by tests.
@@ -482,11 +483,8 @@ func TestNobodyChargesFlushes(t *testing.T) {
 	if got := c.ask("CL.THROTTLE k 0 1 60"); got != "[0 1 0 -1 60]" {
 		t.Fatal(got)
 	}
-	limit, err := limiter.NewLimit(limiter.Spec{Name: "flushes", Algorithm: limiter.FixedWindow,
+	limit := limitertest.Limit(t, limiter.Spec{Name: "flushes", Algorithm: limiter.FixedWindow,
 		Limit: limiter.NarrowUnits, Window: limiter.MaxWindow})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, user := range []string{"", "\x00flushes"} {
 		if _, err := f.node.Check(t.Context(), limiter.Request{Path: flushKey, User: user,
 			Limits: []*limiter.Limit{limit}}); err != nil {

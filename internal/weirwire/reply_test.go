@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimit/weir/internal/weirwire"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
@@ -32,10 +33,7 @@ func (n names) append(dst []byte, r *limiter.Request, l *limiter.LimitDecision) 
 // limits3 are two limits of one rule and one of a shadow rule.
 func limits3(t *testing.T) (minute, hour, shadow limiter.LimitDecision) {
 	make := func(rule *limiter.Rule, s limiter.Spec) limiter.LimitDecision {
-		l, err := limiter.NewLimit(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := limitertest.Limit(t, s)
 		return limiter.LimitDecision{Rule: rule, Limit: l, Allowed: true}
 	}
 	r := &limiter.Rule{Name: "r"}

@@ -71,6 +71,16 @@ type KeyNamer interface {
 // be closed with tb.Cleanup, and ends the test with tb.Fatal if it fails.
 type Factory func(tb testing.TB, rulesYAML string) Subject
 
+// Limit returns the limit of a spec, which must be valid.
+func Limit(tb testing.TB, s limiter.Spec) *limiter.Limit {
+	tb.Helper()
+	l, err := limiter.NewLimit(s)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return l
+}
+
 // Start returns the beginning of 2026, in UTC. The clock of a new subject is at this
 // instant or earlier.
 func Start() limiter.Tick {

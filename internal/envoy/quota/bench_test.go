@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/envoy/quota"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
 )
 
 // BenchmarkReports has 50 streams of 10,000 buckets each, with a report of all of them each second. Each bucket's
@@ -74,10 +75,7 @@ func BenchmarkOwner(b *testing.B) {
 			b.Run(fmt.Sprint(a, "/", slices), func(b *testing.B) {
 				o := newOwner(b, false, slices)
 				if a != limiter.TokenBucket {
-					l, err := limiter.NewLimit(limiter.Spec{Algorithm: a, Limit: 20_000, Window: 10 * time.Second})
-					if err != nil {
-						b.Fatal(err)
-					}
+					l := limitertest.Limit(b, limiter.Spec{Algorithm: a, Limit: 20_000, Window: 10 * time.Second})
 					o.rule = &limiter.Rule{Name: "shop", Limits: []*limiter.Limit{l}}
 				}
 				now, n, denied := limiter.Hour, 0, 0

@@ -16,6 +16,7 @@ import (
 	"github.com/weirlimit/weir/internal/envoy/quota/quotatest"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -58,11 +59,8 @@ func newOwner(t testing.TB, fast bool, envoys int) owner {
 
 // load puts a rule with another rate into force.
 func (o *owner) load(t testing.TB, rate float64) {
-	l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.TokenBucket, Limit: int64(rate), Window: time.Second,
+	l := limitertest.Limit(t, limiter.Spec{Algorithm: limiter.TokenBucket, Limit: int64(rate), Window: time.Second,
 		Burst: int64(o.capacity)})
-	if err != nil {
-		t.Fatal(err)
-	}
 	o.rule = &limiter.Rule{Name: "shop", Limits: []*limiter.Limit{l}}
 }
 

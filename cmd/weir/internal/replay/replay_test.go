@@ -16,6 +16,7 @@ import (
 	"github.com/weirlimit/weir/cmd/weir/internal/accesslog"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/limitertest"
 )
 
 // script is a decider that does what each path says: a list of results such as
@@ -33,10 +34,7 @@ func newScript(t *testing.T) *script {
 	for _, rule := range outline() {
 		r := &limiter.Rule{Name: rule.Name, Shadow: rule.Shadow}
 		for _, l := range rule.Limits {
-			limit, err := limiter.NewLimit(limiter.Spec{Name: l.Name, Limit: 1, Window: time.Minute})
-			if err != nil {
-				t.Fatal(err)
-			}
+			limit := limitertest.Limit(t, limiter.Spec{Name: l.Name, Limit: 1, Window: time.Minute})
 			r.Limits = append(r.Limits, limit)
 		}
 		s.rules[rule.Name] = r
