@@ -2,15 +2,10 @@ package redisstore_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -21,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/certs/certstest"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/redisstore"
@@ -211,46 +207,19 @@ func TestUnixSocket(t *testing.T) {
 	decidesThere(t, redisstore.Config{Addrs: []string{path}})
 }
 
-// certificate makes a certificate for 127.0.0.1, and files with it and its key.
-func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
+// certificate makes a certificate for 127.0.0.1, and files with it, its key and its authority.
+func certificate(t *testing.T) (files certstest.Paths, pool *x509.CertPool) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalECPrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	write := func(name, kind string, b []byte) string {
-		name = filepath.Join(dir, name)
-		if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return name
-	}
+	ca := certstest.New(t, "redis")
 	pool = x509.NewCertPool()
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool.AddCert(parsed)
-	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "EC PRIVATE KEY", secret), pool
+	pool.AppendCertsFromPEM(ca.PEM)
+	return ca.Write(t, t.TempDir(), certstest.Leaf{Hosts: []string{"127.0.0.1"}}), pool
 }
 
 func TestTLS(t *testing.T) {
-	cert, key, pool := certificate(t)
+	files, pool := certificate(t)
 	tlsPort := freePort(t)
-	startServer(t, "--tls-port", strconv.Itoa(tlsPort), "--tls-cert-file", cert, "--tls-key-file", key,
+	startServer(t, "--tls-port", strconv.Itoa(tlsPort), "--tls-cert-file", files.Cert, "--tls-key-file", files.Key,
 		"--tls-auth-clients", "no")
 	c := redisstore.Config{Addrs: []string{fmt.Sprint("127.0.0.1:", tlsPort)}}
 	c.TLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
@@ -262,10 +231,10 @@ func TestTLS(t *testing.T) {
 // A Redis that wants certificates of its clients gets one. Without one it refuses the configuration, or, by
 // TLS 1.3, whose server may close a connection before its client has read why, the store is not ready.
 func TestClientCertificate(t *testing.T) {
-	cert, key, pool := certificate(t)
+	files, pool := certificate(t)
 	port := freePort(t)
-	startServer(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file",
-		cert, "--tls-auth-clients", "yes")
+	startServer(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", files.Cert, "--tls-key-file", files.Key,
+		"--tls-ca-cert-file", files.CA, "--tls-auth-clients", "yes")
 	c := redisstore.Config{Addrs: []string{fmt.Sprint("127.0.0.1:", port)}, Timeout: patience,
 		TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
 	switch s, err := redisstore.Open(t.Context(), c); {
@@ -279,7 +248,7 @@ func TestClientCertificate(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
+	pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
 	if err != nil {
 		t.Fatal(err)
 	}

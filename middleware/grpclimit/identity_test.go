@@ -2,17 +2,11 @@ package grpclimit_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
-	"math/big"
 	"net"
 	"net/netip"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +18,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"github.com/weirlimit/weir/internal/certs/certstest"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/middleware/grpclimit"
 )
@@ -203,69 +198,21 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// authority signs certificates.
-type authority struct {
-	key  *ecdsa.PrivateKey
-	cert *x509.Certificate
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{key: newKey(t)}
-	a.cert = a.issue(t, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, a.key)
-	return a
-}
-
-func (a *authority) issue(t *testing.T, c *x509.Certificate, key *ecdsa.PrivateKey) *x509.Certificate {
-	t.Helper()
-	c.SerialNumber, c.NotBefore, c.NotAfter = big.NewInt(1), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	parent := a.cert
-	if parent == nil {
-		parent = c
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-func (a *authority) pair(t *testing.T, c *x509.Certificate) tls.Certificate {
-	t.Helper()
-	key := newKey(t)
-	return tls.Certificate{Certificate: [][]byte{a.issue(t, c, key).Raw}, PrivateKey: key}
-}
-
 // A TLS identity is believed only where the server verified it.
 func TestFromTLS(t *testing.T) {
-	ca, stranger := newAuthority(t), newAuthority(t)
+	ca, stranger := certstest.New(t, "ca"), certstest.New(t, "ca") // of one name, so that a client shows what is asked for
 	pool := x509.NewCertPool()
-	pool.AddCert(ca.cert)
-	server := ca.pair(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
-	spiffe, err := url.Parse("spiffe://weir.example/billing")
-	if err != nil {
-		t.Fatal(err)
+	pool.AppendCertsFromPEM(ca.PEM)
+	issue := func(by *certstest.Authority, l certstest.Leaf) []tls.Certificate {
+		pair, err := tls.X509KeyPair(by.Issue(t, l))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []tls.Certificate{pair}
 	}
-	client := func(by *authority, c x509.Certificate) []tls.Certificate {
-		c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-		return []tls.Certificate{by.pair(t, &c)}
-	}
-	all := x509.Certificate{Subject: pkix.Name{CommonName: "cn"}, DNSNames: []string{"dns.example"},
-		URIs: []*url.URL{spiffe}}
+	server := issue(ca, certstest.Leaf{Hosts: []string{"127.0.0.1"}})
+	const spiffe = "spiffe://weir.example/billing"
+	all := certstest.Leaf{Name: "cn", Hosts: []string{"dns.example"}, URI: spiffe}
 	for _, c := range []struct {
 		name string
 		auth tls.ClientAuthType
@@ -273,15 +220,15 @@ func TestFromTLS(t *testing.T) {
 		f    func(*x509.Certificate) string
 		want string
 	}{
-		{"URI", tls.RequireAndVerifyClientCert, client(ca, all), nil, spiffe.String()},
-		{"DNS name", tls.RequireAndVerifyClientCert, client(ca,
-			x509.Certificate{Subject: all.Subject, DNSNames: all.DNSNames}), nil, "dns.example"},
-		{"common name", tls.VerifyClientCertIfGiven, client(ca, x509.Certificate{Subject: all.Subject}), nil, "cn"},
-		{"function", tls.VerifyClientCertIfGiven, client(ca, all), func(c *x509.Certificate) string {
+		{"URI", tls.RequireAndVerifyClientCert, issue(ca, all), nil, spiffe},
+		{"DNS name", tls.RequireAndVerifyClientCert, issue(ca, certstest.Leaf{Name: "cn", Hosts: all.Hosts}), nil,
+			"dns.example"},
+		{"common name", tls.VerifyClientCertIfGiven, issue(ca, certstest.Leaf{Name: "cn"}), nil, "cn"},
+		{"function", tls.VerifyClientCertIfGiven, issue(ca, all), func(c *x509.Certificate) string {
 			return "my " + c.Subject.CommonName
 		}, "my cn"},
 		{"no certificate", tls.VerifyClientCertIfGiven, nil, nil, ""},
-		{"not verified", tls.RequireAnyClientCert, client(stranger, all), nil, ""},
+		{"not verified", tls.RequireAnyClientCert, issue(stranger, all), nil, ""},
 	} {
 		var user string
 		l := limit(t, deciderFunc(func(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
@@ -291,7 +238,7 @@ func TestFromTLS(t *testing.T) {
 		}), grpclimit.User(grpclimit.FromTLS(c.f)))
 		api := serve(t, new(service), credentials.NewTLS(&tls.Config{RootCAs: pool, Certificates: c.by,
 			MinVersion: tls.VersionTLS13}), nil,
-			grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{server}, ClientAuth: c.auth,
+			grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: server, ClientAuth: c.auth,
 				ClientCAs: pool, MinVersion: tls.VersionTLS13})),
 			grpc.UnaryInterceptor(l.UnaryServer()))
 		if _, err := api.UnaryCall(t.Context(), &testpb.SimpleRequest{}); err != nil || user != c.want {
