@@ -150,9 +150,7 @@ func TestATornEndIsNoDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole, _ := s.Bytes()
-	if err := errors.Join(write(s, 1, 1, 2, false, 50), s.Sync(true), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	keep(t, s, 1, 1, 2, false, 50)
 	for name, of := range map[string]struct {
 		file string
 		end  func(b []byte) []byte

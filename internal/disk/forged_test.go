@@ -3,7 +3,6 @@ package disk_test
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"hash/crc32"
 	"strings"
 	"testing"
@@ -19,9 +18,7 @@ func TestANumberWithoutRoomIsTold(t *testing.T) {
 		"4000000000000000.seg", "0000000200000000.seg"} {
 		m := new(disktest.Memory)
 		s := open(t, m)
-		if err := errors.Join(write(s, 7, 0, 1, true, 50), s.Sync(true), s.Close()); err != nil {
-			t.Fatal(err)
-		}
+		keep(t, s, 7, 0, 1, true, 50)
 		m.Put(strange, m.Bytes(firstSegment))
 		for start := range uint64(3) {
 			s := open(t, m)
@@ -32,9 +29,7 @@ func TestANumberWithoutRoomIsTold(t *testing.T) {
 			if len(damages) != 1 || damages[0].File != strange || !strings.Contains(damages[0].Error(), "number") {
 				t.Errorf("%s, start %d: damages %v", strange, start, damages)
 			}
-			if err := errors.Join(write(s, 7, 0, 2+start, true, 50), s.Sync(true), s.Close()); err != nil {
-				t.Fatal(err)
-			}
+			keep(t, s, 7, 0, 2+start, true, 50)
 		}
 		if m.Bytes("0000000000000004.seg") == nil {
 			t.Errorf("%s: segments do not go on from the first: %v", strange, segments(t, m))
@@ -51,13 +46,8 @@ func TestNoRoomForLaterSegments(t *testing.T) {
 		t.Fatalf("it is opened: %v", err)
 	}
 	c.Discard = true
-	s, err := disk.Open(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(write(s, 7, 0, 5, true, 50), s.Sync(true), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	s := openAs(t, c)
+	keep(t, s, 7, 0, 5, true, 50)
 	if have, damages := reopen(t, m); have[7] != 5 || len(damages) > 0 {
 		t.Errorf("%v, %v", have, damages)
 	}
@@ -69,9 +59,7 @@ func TestForgedRecordsWithoutEnd(t *testing.T) {
 	const length = 0x2086a0 // read as a number of keys, it is too many
 	m := new(disktest.Memory)
 	s := open(t, m)
-	if err := errors.Join(write(s, 1, 0, 1, true, 50), s.Sync(true), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	keep(t, s, 1, 0, 1, true, 50)
 	b := m.Bytes(firstSegment)
 	from := len(b)
 	b = append(b, bytes.Repeat([]byte{0xff}, records*apart+head+length)...)
@@ -91,10 +79,7 @@ func TestForgedRecordsWithoutEnd(t *testing.T) {
 	}
 	m.Put(firstSegment, b)
 	files := &counted{Memory: m}
-	s, err := disk.Open(disk.Config{Files: files, Identity: own})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s = openAs(t, disk.Config{Files: files, Identity: own})
 	defer s.Close()
 	if have, damages := read(s); have[1] != 1 || len(have) != 1 || len(damages) != 1 {
 		t.Errorf("%v, %v", have, damages)

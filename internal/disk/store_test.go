@@ -21,11 +21,24 @@ var own = disk.Identity{Cluster: "weir", Member: "node-1", Secret: "print"}
 
 func open(t testing.TB, m *disktest.Memory) *disk.Store {
 	t.Helper()
-	s, err := disk.Open(disk.Config{Files: m, Identity: own})
+	return openAs(t, disk.Config{Files: m, Identity: own})
+}
+
+func openAs(t testing.TB, c disk.Config) *disk.Store {
+	t.Helper()
+	s, err := disk.Open(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// keep appends the state of a key, as write does, and closes the store.
+func keep(t testing.TB, s *disk.Store, key uint32, from, to uint64, whole bool, size int) {
+	t.Helper()
+	if err := errors.Join(write(s, key, from, to, whole, size), s.Sync(true), s.Close()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // model is what keys have: a number that only grows, written as a whole or as a step that names the one before.
@@ -310,9 +323,7 @@ func TestAfterAnError(t *testing.T) {
 func TestASecondSecret(t *testing.T) {
 	m := new(disktest.Memory)
 	s := open(t, m)
-	if err := errors.Join(write(s, 1, 0, 7, true, 10), s.Sync(true), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	keep(t, s, 1, 0, 7, true, 10)
 	next, both := own, own
 	next.Secret = "next"
 	both.Secret, both.Second = "next", own.Secret
@@ -322,21 +333,13 @@ func TestASecondSecret(t *testing.T) {
 	damaged := m.Copy()
 	damaged.Bytes(segments(t, m)[0])[20]++
 	for files, want := range map[*disktest.Memory]int{damaged: 1, m: 0} {
-		s, err := disk.Open(disk.Config{Files: files, Identity: both})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := openAs(t, disk.Config{Files: files, Identity: both})
 		if have, damages := read(s); len(damages) != want || have[1] != 7 {
 			t.Errorf("with both: %v, %v", have, damages)
 		}
-		if err := errors.Join(write(s, 1, 7, 8, true, 10), s.Sync(true), s.Close()); err != nil {
-			t.Fatal(err)
-		}
+		keep(t, s, 1, 7, 8, true, 10)
 	}
-	s, err := disk.Open(disk.Config{Files: m, Identity: next})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s = openAs(t, disk.Config{Files: m, Identity: next})
 	if have, damages := read(s); len(damages) > 0 || have[1] != 8 {
 		t.Errorf("with the new one: %v, %v", have, damages)
 	}
@@ -350,9 +353,7 @@ func TestASecondSecret(t *testing.T) {
 func TestAnotherOnesDirectory(t *testing.T) {
 	m := new(disktest.Memory)
 	s := open(t, m)
-	if err := errors.Join(write(s, 1, 0, 1, true, 10), s.Sync(true), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	keep(t, s, 1, 0, 1, true, 10)
 	for says, change := range map[string]func(*disk.Identity){
 		`is of the cluster "weir", and this member is of "other"`: func(i *disk.Identity) { i.Cluster = "other" },
 		"under another secret":                             func(i *disk.Identity) { i.Secret = "another" },
@@ -375,16 +376,11 @@ func TestAnotherOnesDirectory(t *testing.T) {
 	id := own
 	id.Cluster = "other"
 	for range 2 {
-		s, err := disk.Open(disk.Config{Files: m, Identity: id, Discard: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := openAs(t, disk.Config{Files: m, Identity: id, Discard: true})
 		if have, damages := read(s); len(have)+len(damages) > 0 {
 			t.Errorf("discarded, and %v is there: %v", have, damages)
 		}
-		if err := errors.Join(write(s, 1, 0, 1, true, 10), s.Sync(true), s.Close()); err != nil {
-			t.Fatal(err)
-		}
+		keep(t, s, 1, 0, 1, true, 10)
 	}
 	if all, _ := m.List(); len(all) != 2 {
 		t.Errorf("%v: want a segment and one that was set aside", all)
@@ -425,14 +421,9 @@ func (f stretchedFile) ReadAt(b []byte, at int64) (int, error) {
 func TestAFileWithHoles(t *testing.T) {
 	m := new(disktest.Memory)
 	s := open(t, m)
-	if err := errors.Join(write(s, 7, 0, 5, true, 100), s.Sync(true), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	keep(t, s, 7, 0, 5, true, 100)
 	long := &stretched{Memory: m, long: 20 << 30}
-	s, err := disk.Open(disk.Config{Files: long, Identity: own})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s = openAs(t, disk.Config{Files: long, Identity: own})
 	defer s.Close()
 	have, damages := read(s)
 	if have[7] != 5 || len(notTorn(damages)) != 1 || !strings.Contains(fmt.Sprint(damages), "a segment has no more") {
@@ -445,16 +436,11 @@ func TestAFileWithHoles(t *testing.T) {
 
 func TestARealDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	s, err := disk.Open(disk.Config{Dir: dir, Identity: own})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openAs(t, disk.Config{Dir: dir, Identity: own})
 	if _, err := disk.Open(disk.Config{Dir: dir, Identity: own}); !errors.Is(err, disk.ErrLocked) {
 		t.Errorf("a second process: %v", err)
 	}
-	if err := errors.Join(write(s, 7, 0, 5, true, 100), s.Sync(true), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	keep(t, s, 7, 0, 5, true, 100)
 	files, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
