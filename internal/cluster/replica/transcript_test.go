@@ -142,6 +142,14 @@ func (s *story) ends(owners, heir string, admitted uint64) {
 	}
 }
 
+// left asserts what a member's counter has left.
+func (s *story) left(member string, want uint64) {
+	s.t.Helper()
+	if left := s.of(member).remaining(); left != want {
+		s.t.Errorf("%s has %d left, want %d", member, left, want)
+	}
+}
+
 // answers asserts that a check was answered, or not.
 func (s *story) isAnswered(n int, want bool) {
 	s.t.Helper()
@@ -172,9 +180,7 @@ func copying(s *story) {
 	s.isAnswered(s.ask("a", 2, false), true)
 	s.pass(20 * ms)
 	s.ends("a", "b", 8)
-	if left := s.of("b").remaining(); left != 92 {
-		s.t.Errorf("the copy has %d left, want 92", left)
-	}
+	s.left("b", 92)
 }
 
 func takeover(s *story) {
@@ -188,9 +194,7 @@ func takeover(s *story) {
 	s.pass(10 * ms)
 	s.isAnswered(n, true)
 	s.ends("b", "c", 15)
-	if left := s.of("c").remaining(); left != 85 {
-		s.t.Errorf("the new copy has %d left, want 85", left)
-	}
+	s.left("c", 85)
 }
 
 func pausedOwner(s *story) {
@@ -211,9 +215,7 @@ func pausedOwner(s *story) {
 		s.t.Error("the withheld check is not refused")
 	}
 	s.ends("b", "", 7)
-	if left := s.of("b").remaining(); left != 93 {
-		s.t.Errorf("after the merge %d are left, want 93", left)
-	}
+	s.left("b", 93)
 }
 
 func fence(s *story) {
@@ -281,9 +283,7 @@ func handoff(s *story) {
 	s.all("abc")
 	s.pass(15 * ms)
 	s.ends("c", "a", 5)
-	if left := s.of("c").remaining(); left != 95 {
-		s.t.Errorf("the new owner has %d left, want 95", left)
-	}
+	s.left("c", 95)
 	if r := s.of("b").p.Role(); r != peer.Nothing {
 		s.t.Errorf("the former heir holds %v", r)
 	}
@@ -302,9 +302,7 @@ func unseenGiver(s *story) {
 	s.pass(30 * ms)
 	s.isAnswered(n, true)
 	s.ends("c", "b", 11)
-	if left := s.of("c").remaining(); left != 89 {
-		s.t.Errorf("the new owner has %d left, want 89", left)
-	}
+	s.left("c", 89)
 }
 
 func reload(s *story) {
@@ -328,9 +326,7 @@ func reload(s *story) {
 	}
 	s.ask("b", 1, true)
 	s.ends("b", "a", 6)
-	if left := s.of("b").remaining(); left != 44 {
-		s.t.Errorf("under the new limit %d are left, want 44", left)
-	}
+	s.left("b", 44)
 }
 
 func lateHandover(s *story) {
@@ -358,9 +354,7 @@ func lateHandover(s *story) {
 	s.ask("a", 1, true)
 	s.pass(500 * ms)
 	s.ends("a", "c", 7)
-	if left := s.of("a").remaining(); left != 93 {
-		s.t.Errorf("%d are left, want 93", left)
-	}
+	s.left("a", 93)
 }
 
 func reopening(s *story) {
@@ -525,7 +519,5 @@ func brokenPartition(s *story) {
 	s.pass(120 * ms)
 	s.isAnswered(s.ask("b", 1, false), true)
 	s.ends("b", "", 6)
-	if left := s.of("b").remaining(); left != 94 {
-		s.t.Errorf("%d are left, want 94", left)
-	}
+	s.left("b", 94)
 }
