@@ -179,8 +179,8 @@ type Missing struct {
 	Why    string `json:"why"`
 }
 
-// gather asks all other members, and hands each answer to read. It returns whose are missing.
-func (c *Console) gather(ctx context.Context, q question, read func(member string, text []byte) error) ([]Missing,
+// gather asks all other members, and hands each answer to read, as the value that it is. It returns whose are missing.
+func gather[T any](ctx context.Context, c *Console, q question, read func(member string, of *T) error) ([]Missing,
 	error) {
 	missing := []Missing{}
 	if c.config.Ask == nil {
@@ -199,7 +199,8 @@ func (c *Console) gather(ctx context.Context, q question, read func(member strin
 	for _, a := range answers {
 		why := a.Why
 		if a.Text != nil {
-			if err := read(a.Member, a.Text); err == nil {
+			of := new(T)
+			if json.Unmarshal(a.Text, of) == nil && read(a.Member, of) == nil {
 				continue
 			}
 			why = "its answer cannot be read: it may be of another version"

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strconv"
@@ -57,12 +56,9 @@ func (c *Console) denied(ctx context.Context, q denials.Query, one bool) (*Denie
 	add(c.name(), &own)
 	if !one {
 		var err error
-		out.Missing, err = c.gather(ctx, question{Kind: "denials", Denials: &q}, func(member string, text []byte) error {
-			var f denials.Found
-			if err := json.Unmarshal(text, &f); err != nil {
-				return err
-			}
-			add(member, &f)
+		asks := question{Kind: "denials", Denials: &q}
+		out.Missing, err = gather(ctx, c, asks, func(member string, f *denials.Found) error {
+			add(member, f)
 			return nil
 		})
 		if err != nil {

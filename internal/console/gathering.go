@@ -208,11 +208,8 @@ func (g *gathering) ask(ctx context.Context) ([]of, error) {
 	if p := g.answerExport(&g.q); p != nil {
 		pages = append(pages, of{p, ""})
 	}
-	missing, err := g.gather(ctx, question{Kind: "counters", Export: &g.q}, func(member string, text []byte) error {
-		p := new(page)
-		if err := json.Unmarshal(text, p); err != nil {
-			return err
-		}
+	asks := question{Kind: "counters", Export: &g.q}
+	missing, err := gather(ctx, g.Console, asks, func(member string, p *page) error {
 		for i := range p.Parts {
 			if err := oneLineEach(p.Parts[i].Lines); err != nil {
 				return err

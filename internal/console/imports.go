@@ -105,9 +105,10 @@ func (c mover) importHere(a engine.Administered, q *imports) []ImportedLine {
 // the lines would be imported, and no repetition would change that.
 func (c mover) willing(ctx context.Context) error {
 	var names []string
-	_, err := c.gather(ctx, question{Kind: "import", Import: new(imports)}, func(member string, text []byte) error {
+	asks := question{Kind: "import", Import: new(imports)}
+	_, err := gather(ctx, c.Console, asks, func(member string, text *json.RawMessage) error {
 		var did []ImportedLine
-		err := json.Unmarshal(text, &did)
+		err := json.Unmarshal(*text, &did)
 		if len(did) > 0 {
 			names = append(names, member)
 		}
@@ -144,15 +145,11 @@ func (c mover) importAll(ctx context.Context, a engine.Administered, q *imports)
 			return out, nil
 		}
 		var err error
-		out.Missing, err = c.gather(ctx, question{Kind: "import", Import: left.asked()},
-			func(_ string, text []byte) error {
-				var did []ImportedLine
-				if err := json.Unmarshal(text, &did); err != nil {
-					return err
-				}
-				take(did)
-				return nil
-			})
+		asks := question{Kind: "import", Import: left.asked()}
+		out.Missing, err = gather(ctx, c.Console, asks, func(_ string, did *[]ImportedLine) error {
+			take(*did)
+			return nil
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -3,7 +3,6 @@ package console
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -220,11 +219,7 @@ func (c *Console) lookMembers(ctx context.Context) (*membersLook, error) {
 		own := c.sees()
 		all.of[own.Member] = &own
 		var err error
-		all.missing, err = c.gather(ctx, question{Kind: "members"}, func(member string, text []byte) error {
-			s := new(seen)
-			if err := json.Unmarshal(text, s); err != nil {
-				return err
-			}
+		all.missing, err = gather(ctx, c, question{Kind: "members"}, func(member string, s *seen) error {
 			s.Member = member
 			all.of[member] = s
 			return nil

@@ -3,7 +3,6 @@ package console
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -214,13 +213,9 @@ func (c *Console) allRules(ctx context.Context, one bool) (*Rules, error) {
 		return out, nil
 	}
 	var err error
-	out.Missing, err = c.gather(ctx, question{Kind: "rules"}, func(member string, text []byte) error {
-		var f InForce
-		if err := json.Unmarshal(text, &f); err != nil {
-			return err
-		}
+	out.Missing, err = gather(ctx, c, question{Kind: "rules"}, func(member string, f *InForce) error {
 		f.Member = member
-		out.Members = append(out.Members, f)
+		out.Members = append(out.Members, *f)
 		out.Same = out.Same && f.Hash == out.Members[0].Hash
 		return nil
 	})

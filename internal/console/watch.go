@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"sync"
@@ -183,12 +182,8 @@ func (c *Console) history(ctx context.Context, span history.Span, one bool) (*Hi
 		return out, nil
 	}
 	var err error
-	out.Missing, err = c.gather(ctx, question{Kind: "history", Span: span.Name}, func(_ string, text []byte) error {
-		var s history.Series
-		if err := json.Unmarshal(text, &s); err != nil {
-			return err
-		}
-		if !out.Add(&s) {
+	out.Missing, err = gather(ctx, c, question{Kind: "history", Span: span.Name}, func(_ string, s *history.Series) error {
+		if !out.Add(s) {
 			return errAnother
 		}
 		return nil
