@@ -42,7 +42,6 @@ type Notes struct {
 	mu      sync.Mutex
 	pending map[uint64]*asking // by their numbers, which nobody can guess
 	inbox   *inbox
-	ended   chan struct{}
 }
 
 // asking is a question that waits for answers: one of each member that was asked.
@@ -71,7 +70,7 @@ func (n *Notes) open(m *member) (err error) {
 	if n.inbox, err = newInbox(); err != nil {
 		return err
 	}
-	n.ended, n.pending = m.ended, map[uint64]*asking{}
+	n.pending = map[uint64]*asking{}
 	n.member.Store(m)
 	for range answerers {
 		m.serving.Go(func() {

@@ -104,7 +104,6 @@ func (s *service) check(ctx context.Context, c *check, begin time.Time) error {
 
 // batchCall is one call of CheckBatch, with its request and response.
 type batchCall struct {
-	service *service
 	*turn
 	n      int
 	hold   listen.Hold
@@ -125,7 +124,7 @@ func (c *batchCall) wire() mem.BufferSlice { return mem.BufferSlice{c.out} }
 
 // serveBatch is the gRPC method CheckBatch.
 func (s *service) serveBatch(ctx context.Context, decode func(any) error) (any, error) {
-	c := &batchCall{service: s, turn: s.turns.Get().(*turn), hold: listen.Hold{Room: &s.room, Context: ctx}}
+	c := &batchCall{turn: s.turns.Get().(*turn), hold: listen.Hold{Room: &s.room, Context: ctx}}
 	defer c.hold.Release()
 	err := decode(c)
 	if err == nil {

@@ -300,11 +300,7 @@ func (l *loaded) verify(chain []*x509.Certificate, usages []x509.ExtKeyUsage, na
 // usable returns nil if a certificate is for all these usages.
 func usable(leaf *x509.Certificate, usages []x509.ExtKeyUsage) error {
 	for _, want := range usages {
-		found := false
-		for _, have := range leaf.ExtKeyUsage {
-			found = found || have == want
-		}
-		if !found {
+		if !slices.Contains(leaf.ExtKeyUsage, want) {
 			return fmt.Errorf("is not for the extended key usage %s: make one that has it", usageName(want))
 		}
 	}

@@ -60,8 +60,8 @@ type Store struct {
 	file   File
 	buffer []byte
 
-	// Written is the number of bytes written, Syncs that of successful calls of Sync.
-	Written, Syncs int64
+	// Written is the number of bytes written.
+	Written int64
 }
 
 // segment is one file. needed is how many of its bytes some key needs.
@@ -386,7 +386,6 @@ func (s *Store) Sync(complete bool) error {
 	if err := s.sync(); err != nil {
 		return err
 	}
-	s.Syncs++
 	removed := false
 	for complete && len(s.segments) > 1 {
 		g := s.segments[0]

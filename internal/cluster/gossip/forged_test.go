@@ -180,7 +180,7 @@ func TestForgedDeparture(t *testing.T) {
 // The number of invented names at a time is bounded, whether memberlist has them as live
 // or as dead.
 func TestInventedNamesHaveABound(t *testing.T) {
-	r := newRoster("a", 1)
+	r := newRoster("a")
 	nobody := func(*gone) bool { return false }
 	now := someday
 	let := 0

@@ -72,7 +72,7 @@ func Open(ctx context.Context, cfg Config) (*Gossip, error) {
 	}
 	g := &Gossip{
 		cfg: cfg, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), refused: make(chan error, 16),
-		roster: newRoster(cfg.Name, cfg.Instance), opening: true, nameConflicts: map[string]bool{},
+		roster: newRoster(cfg.Name), opening: true, nameConflicts: map[string]bool{},
 	}
 	g.news = &memberlist.TransmitLimitedQueue{NumNodes: g.size, RetransmitMult: profile().RetransmitMult}
 	g.self = about{cluster: cfg.ClusterName, ring: cfg.RingConfig, secret: cfg.SecretMark,

@@ -56,7 +56,6 @@ func (g *gone) after(h *gone) bool {
 // Of two reports about one name the later run's, or the more final one, wins, so nodes
 // that exchanged them agree.
 type roster struct {
-	self peer.Instance
 	name string
 	live map[string]about
 	gone map[string]gone
@@ -96,8 +95,8 @@ func (r *roster) layGhosts(now time.Time) {
 	}
 }
 
-func newRoster(name string, self peer.Instance) *roster {
-	return &roster{self: self, name: name, live: map[string]about{}, gone: map[string]gone{},
+func newRoster(name string) *roster {
+	return &roster{name: name, live: map[string]about{}, gone: map[string]gone{},
 		ghosts: map[string]time.Time{}}
 }
 

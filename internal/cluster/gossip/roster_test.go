@@ -102,7 +102,7 @@ func TestRoster(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRoster("self", 1)
+			r := newRoster("self")
 			for _, s := range c.steps {
 				if got := s.do(r); got != s.news {
 					t.Errorf("%s: news %v, want %v", s.what, got, s.news)
@@ -122,7 +122,7 @@ func TestOpinionsConverge(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		nodes := make([]*roster, 4)
 		for i := range nodes {
-			nodes[i] = newRoster(fmt.Sprint("self", i), peer.Instance(i))
+			nodes[i] = newRoster(fmt.Sprint("self", i))
 			for range 6 {
 				name := string(rune('a' + rnd.IntN(4)))
 				nodes[i].merge(departed(name, uint64(rnd.IntN(3)), fate(rnd.IntN(3))), someday)
@@ -157,7 +157,7 @@ func TestOpinionsConverge(t *testing.T) {
 }
 
 func TestWhatIsRememberedForHowLong(t *testing.T) {
-	r := newRoster("self", 1)
+	r := newRoster("self")
 	for f, name := range []string{"dead", "forgotten", "left"} {
 		r.merge(departed(name, 1, fate(f)), someday)
 	}
@@ -180,7 +180,7 @@ func TestWhatIsRememberedForHowLong(t *testing.T) {
 }
 
 func TestAtTheBoundTheDeadStay(t *testing.T) {
-	r := newRoster("self", 1)
+	r := newRoster("self")
 	for i := range maxGone {
 		g := departed(fmt.Sprintf("left-%04d", i), 1, left)
 		g.since = someday.Add(time.Duration(i) * time.Second)
@@ -203,7 +203,7 @@ func TestAtTheBoundTheDeadStay(t *testing.T) {
 }
 
 func TestForgetSaysWhy(t *testing.T) {
-	r := newRoster("self", 1)
+	r := newRoster("self")
 	r.alive(run("a", 1))
 	r.merge(departed("b", 1, left), someday)
 	for name, want := range map[string]error{"self": ErrAlive, "a": ErrAlive, "b": ErrUnknown, "c": ErrUnknown} {

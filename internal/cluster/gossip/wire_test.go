@@ -191,7 +191,7 @@ func FuzzDecode(f *testing.F) {
 // A full cluster refuses new nodes, and accepts its members.
 func TestFull(t *testing.T) {
 	_, cfg := configure(t, "self")
-	g := &Gossip{cfg: cfg, roster: newRoster("self", 1)}
+	g := &Gossip{cfg: cfg, roster: newRoster("self")}
 	meta := func(name string) []byte {
 		a := about{Member: peer.Member{Instance: 9}, cluster: cfg.ClusterName, ring: cfg.RingConfig}
 		b, err := a.encode()
@@ -229,7 +229,7 @@ func TestInventedNodesKeepNoMemberOut(t *testing.T) {
 	_, cfg := configure(t, "self")
 	members := map[string]bool{"node-0": true, "back": true, "gone": true}
 	cfg.Vouched = func(k peer.Known) bool { return members[k.Name] }
-	g := &Gossip{cfg: cfg, roster: newRoster("self", 1)}
+	g := &Gossip{cfg: cfg, roster: newRoster("self")}
 	a := about{Member: peer.Member{Instance: 9}, cluster: cfg.ClusterName, ring: cfg.RingConfig}
 	meta, err := a.encode()
 	if err != nil {
@@ -263,7 +263,7 @@ func TestInventedNodesKeepNoMemberOut(t *testing.T) {
 
 func TestImpossibleNodes(t *testing.T) {
 	_, cfg := configure(t, "self")
-	g := &Gossip{cfg: cfg, roster: newRoster("self", 1)}
+	g := &Gossip{cfg: cfg, roster: newRoster("self")}
 	a := about{Member: peer.Member{Instance: 9}, cluster: cfg.ClusterName, ring: cfg.RingConfig}
 	meta, err := a.encode()
 	if err != nil {
