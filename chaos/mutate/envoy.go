@@ -73,6 +73,16 @@ func ofEnvoy() []mutation {
 		{name: "statistics of quotas never fall", pkg: service, test: "^TestQuotaStatisticsNeverFall$", edits: []edit{
 			{"internal/envoy/quotas.go", "was+min(n, math.MaxUint64-was)", "was+min(n, math.MaxUint64)"},
 		}},
+		{name: "what passes is counted with stop-when-over", pkg: service, test: "^TestStopWhenDenied$", edits: []edit{
+			{"internal/envoy/decide.go", "	return err == nil && c.denies(items), err\n",
+				"	return slices.ContainsFunc(items, func(it item) bool { return it.over }), err\n"},
+		}},
+		{name: "what comes back is told", pkg: service, test: "^TestWhatIsTakenBackIsTold$", edits: []edit{
+			{"internal/envoy/decide.go", "append(errs, c.uncredited(ctx, taken))", "append(errs, nil)"},
+		}},
+		{name: "a status is of its own descriptor", pkg: service, test: "^TestIDsOfSharedDescriptors$", edits: []edit{
+			{"internal/envoy/decide.go", "		it := items[l.Key]\n", "		it := items[i]\n"},
+		}},
 		{name: "who is denied for want of room may not ask at once", pkg: "./internal/front",
 			test: "^TestResetOfANewKeyWithoutRoom$", edits: []edit{
 				{"internal/front/header.go", "	return max(l.ResetAfter, l.RetryAfter)\n", "	return l.ResetAfter\n"},

@@ -182,6 +182,7 @@ func showingsOfNodes() map[string]showing {
 		"a counter's own time":                                  {why: clocks},
 		"a bucket remembers its last charge":                    {why: clocks},
 		"a bucket in Redis remembers its last charge":           {why: clocks},
+		"redis: limits of two names change in one batch":        {why: inRedis},
 		"a batch on Redis Cluster is asked in rounds":           {why: inRedis},
 		"a round is completed without its caller":               {why: inRedis},
 		"a batch on Redis Cluster has one timeout":              {why: inRedis},

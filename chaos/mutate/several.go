@@ -76,6 +76,11 @@ func ofSeveral() []mutation {
 			edits: []edit{
 				{"redisstore/decide.go", "s.cluster == nil || first == 0 &&", "s.cluster == nil || first == 0 ||"},
 			}},
+		{name: "redis: limits of two names change in one batch", pkg: "./redisstore", test: "^TestBatchInOrderOfPlans$",
+			edits: []edit{
+				{"redisstore/decide.go", "	at := counter{k.Hash, l.Name()}\n", "	at := counter{key: k.Hash}\n"},
+				{"redisstore/decide.go", "} else if was != l && (", "} else if was.Name() == l.Name() && was != l && ("},
+			}},
 		{name: "a round is completed without its caller", pkg: "./redisstore", test: "^TestCallerGoesWithReservations$",
 			edits: []edit{
 				{"redisstore/decide.go", "	if several {\n", "	if several && false {\n"},
