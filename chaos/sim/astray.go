@@ -82,15 +82,10 @@ func (a *asking) mayPass(i int) {
 		switch {
 		case w.changes(k.part) > a.owners[i]:
 			k.passed += a.cost(i)
-		case w.standsStill():
+		case len(w.cut) > 0 || slices.ContainsFunc(w.live(), func(n *Node) bool { return n.paused }):
+			// Frames may wait for longer than underWay: a link is cut, or a member is paused.
 			w.after(askedFor+underWay, look)
 		}
 	}
 	w.after(a.call+askedFor+underWay-w.now, look)
-}
-
-// standsStill reports whether frames may wait for longer than underWay: a link is cut, or a member
-// is paused.
-func (w *World) standsStill() bool {
-	return len(w.cut) > 0 || slices.ContainsFunc(w.live(), func(n *Node) bool { return n.paused })
 }

@@ -349,18 +349,13 @@ func (w *World) demand(span limiter.Tick, pause limiter.Tick) {
 		if k.form {
 			continue
 		}
-		var next func()
-		next = func() {
-			if w.now >= end {
-				return
-			}
+		w.often(end, w.between(0, pause), func() limiter.Tick {
 			if live := w.serving(); len(live) > 0 {
 				w.ask(k, live[w.rng.IntN(len(live))], 1+uint64(w.rng.IntN(2)), k.second)
 				w.askAside(k, live[w.rng.IntN(len(live))])
 			}
-			w.after(w.between(pause/2, 3*pause/2), next)
-		}
-		w.after(w.between(0, pause), next)
+			return w.between(pause/2, 3*pause/2)
+		})
 	}
 }
 

@@ -113,15 +113,10 @@ func (w *World) heldDemand(span limiter.Tick) {
 	}
 	end := w.now + span
 	for _, k := range h.keys {
-		var next func()
-		next = func() {
-			if w.now >= end {
-				return
-			}
+		w.often(end, h.between(0, 200*ms), func() limiter.Tick {
 			w.holdOne(k)
-			w.after(h.between(10*ms, 150*ms), next)
-		}
-		w.after(h.between(0, 200*ms), next)
+			return h.between(10*ms, 150*ms)
+		})
 	}
 }
 

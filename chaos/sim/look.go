@@ -20,28 +20,18 @@ func (w *World) moreDemand(span limiter.Tick) {
 		return
 	}
 	end := w.now + span
-	var next func()
-	next = func() {
-		if w.now >= end {
-			return
-		}
+	w.often(end, x.between(0, 100*ms), func() limiter.Tick {
 		if live := w.serving(); len(live) > 0 {
 			w.askOtherwise(w.asked(), x.one(live))
 		}
-		w.after(x.between(10*ms, 120*ms), next)
-	}
-	w.after(x.between(0, 100*ms), next)
-	var once func()
-	once = func() {
-		if w.now >= end {
-			return
-		}
+		return x.between(10*ms, 120*ms)
+	})
+	w.often(end, x.between(0, 200*ms), func() limiter.Tick {
 		if live := w.serving(); len(live) > 0 {
 			w.askOnce(w.asked(), x.one(live))
 		}
-		w.after(x.between(30*ms, 250*ms), once)
-	}
-	w.after(x.between(0, 200*ms), once)
+		return x.between(30*ms, 250*ms)
+	})
 }
 
 // asked returns a key that clients ask about.

@@ -81,17 +81,12 @@ func (s *sliced) demand(w *World, span limiter.Tick) {
 	}
 	end := w.now + span
 	again := func(least, most limiter.Tick, f func(n *Node)) {
-		var next func()
-		next = func() {
-			if w.now >= end {
-				return
-			}
+		w.often(end, w.between(0, most), func() limiter.Tick {
 			if live := w.serving(); len(live) > 0 {
 				f(live[w.rng.IntN(len(live))])
 			}
-			w.after(w.between(least, most), next)
-		}
-		w.after(w.between(0, most), next)
+			return w.between(least, most)
+		})
 	}
 	for _, h := range s.holders {
 		again(200*ms, 1500*ms, func(n *Node) { s.ask(w, h, n, 1+w.rng.Uint64N(bucketRate)) })

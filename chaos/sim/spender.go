@@ -97,14 +97,10 @@ func (w *World) spenderDemand(span limiter.Tick) {
 	}
 	end := w.now + span
 	for _, k := range x.spenders.keys {
-		var next func()
-		next = func() {
-			if w.now < end {
-				w.spend(k)
-				w.after(x.between(20*ms, 200*ms), next)
-			}
-		}
-		w.after(x.between(0, 200*ms), next)
+		w.often(end, x.between(0, 200*ms), func() limiter.Tick {
+			w.spend(k)
+			return x.between(20*ms, 200*ms)
+		})
 	}
 }
 

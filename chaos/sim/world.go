@@ -138,6 +138,17 @@ func (w *World) after(span limiter.Tick, run func()) {
 	w.todo.push(event{w.now + max(0, span), w.seq, run})
 }
 
+// often has something done again and again until an instant, first after a span, and then after those that it returns.
+func (w *World) often(end, first limiter.Tick, do func() limiter.Tick) {
+	var next func()
+	next = func() {
+		if w.now < end {
+			w.after(do(), next)
+		}
+	}
+	w.after(first, next)
+}
+
 // between returns a random span.
 func (w *World) between(from, to limiter.Tick) limiter.Tick {
 	return from + limiter.Tick(w.rng.Int64N(int64(to-from)+1))
