@@ -27,64 +27,32 @@ func showings() map[string]showing {
 		all[name] = showing{why: briefly}
 	}
 	all["the last frames of a node that leaves arrive"] = showing{why: "the simulator's network is changed, and no node"}
-	for _, m := range ofPorts() {
-		all[m.name] = showing{why: "the clients of the scenarios are honest, and chaos -attack goes by wider bounds; a " +
-			"test of the package makes the attack alone"}
+	cannot := func(why string, lists ...[]mutation) {
+		for _, m := range slices.Concat(lists...) {
+			all[m.name] = showing{why: why}
+		}
 	}
-	for _, m := range slices.Concat(ofIDs(), ofIDRing(), ofTakeBacks(), ofMerges()) {
-		all[m.name] = showing{why: nameless}
-	}
-	for _, m := range slices.Concat(ofHolds(), ofBacks(), ofSlots()) {
-		all[m.name] = showing{why: unheld}
-	}
-	for _, m := range ofAnswers() {
-		all[m.name] = showing{why: "no scenario uses the decision of an error, has so large counts, or opens calls that " +
-			"ask nothing"}
-	}
-	for _, m := range ofRedisUnits() {
-		all[m.name] = showing{why: "the scenarios count in members, not in Redis"}
-	}
-	for _, m := range ofWideBlocks() {
-		all[m.name] = showing{why: "no scenario has a limit above 2^32-1"}
-	}
-	for _, m := range ofOverdue() {
-		all[m.name] = showing{why: overdue}
-	}
-	for _, m := range ofAttempts() {
-		all[m.name] = showing{why: settling}
-	}
-	for _, m := range slices.Concat(ofClaims(), ofSteps(), ofCopies(), ofResets(), ofMoves()) {
-		all[m.name] = showing{why: narrow}
-	}
-	for _, m := range ofQuotas() {
-		all[m.name] = showing{why: byRules}
-	}
-	for _, m := range ofReceipts() {
-		all[m.name] = showing{why: clients}
-	}
-	for _, m := range ofAccess() {
-		all[m.name] = showing{why: "the nodes of chaos have no permissions and no audit"}
-	}
-	for _, m := range slices.Concat(ofLies(), ofHostile()) {
-		all[m.name] = showing{why: "no scenario of chaos has a member that lies"}
-	}
-	for _, m := range ofLeases() {
-		all[m.name] = showing{why: lent}
-	}
+	cannot("the clients of the scenarios are honest, and chaos -attack goes by wider bounds; a test of the package "+
+		"makes the attack alone", ofPorts())
+	cannot(nameless, ofIDs(), ofIDRing(), ofTakeBacks(), ofMerges())
+	cannot(unheld, ofHolds(), ofBacks(), ofSlots())
+	cannot("no scenario uses the decision of an error, has so large counts, or opens calls that ask nothing", ofAnswers())
+	cannot("the scenarios count in members, not in Redis", ofRedisUnits())
+	cannot("no scenario has a limit above 2^32-1", ofWideBlocks())
+	cannot(overdue, ofOverdue())
+	cannot(settling, ofAttempts())
+	cannot(narrow, ofClaims(), ofSteps(), ofCopies(), ofResets(), ofMoves())
+	cannot(byRules, ofQuotas())
+	cannot(clients, ofReceipts())
+	cannot("the nodes of chaos have no permissions and no audit", ofAccess())
+	cannot("no scenario of chaos has a member that lies", ofLies(), ofHostile())
+	cannot(lent, ofLeases())
 	all["lent units count as charged now"] = showing{scenario: "nothing", seed: 1}
-	for _, m := range ofEnvoy() {
-		all[m.name] = showing{why: "no scenario of chaos has Envoy"}
-	}
-	for _, m := range ofDisks() {
-		all[m.name] = showing{why: "the nodes of chaos have disks where their power is cut alone; not tried"}
-	}
-	for _, m := range ofHeard() {
-		all[m.name] = showing{why: narrow}
-	}
+	cannot("no scenario of chaos has Envoy", ofEnvoy())
+	cannot("the nodes of chaos have disks where their power is cut alone; not tried", ofDisks())
+	cannot(narrow, ofHeard())
 	all["a datagram costs what it is long"] = showing{why: "no scenario measures what datagrams cost"}
-	for _, m := range ofJoining() {
-		all[m.name] = showing{why: byNames}
-	}
+	cannot(byNames, ofJoining())
 	return all
 }
 
