@@ -2,4 +2,4 @@
 // stubs, generated from gubernator.proto. Package internal/gubernator serves it.
 package gubernatorv1
 
-//go:generate ./generate.sh
+//go:generate ../../generate.sh gubernator/v1/gubernator.proto

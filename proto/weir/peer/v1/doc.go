@@ -3,4 +3,4 @@
 // internal/peerlink speaks it. It is not for clients.
 package peerv1
 
-//go:generate ./generate.sh
+//go:generate ../../../generate.sh weir/peer/v1/peer.proto

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes weir.pb.go and weir_grpc.pb.go of weir.proto. It needs protoc; the
-# plugins it builds itself, protoc-gen-go at the version of the library in
+# Makes the Go code of a .proto file, which is named as others import it, such as weir/v1/weir.proto.
+# It needs protoc; the plugins it builds itself, protoc-gen-go at the version of the library in
 # go.mod, so that the code that is made fits the code that runs it.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -14,11 +14,10 @@ trap 'rm -rf "$bin"' EXIT
 go build -o "$bin/protoc-gen-go" google.golang.org/protobuf/cmd/protoc-gen-go
 GOBIN="$bin" go install google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
 
-# The name by which others import the file is weir/v1/weir.proto.
-protoc --plugin="$bin/protoc-gen-go" --plugin="$bin/protoc-gen-go-grpc" -I ../.. \
-  --go_out=../.. --go_opt=paths=source_relative \
-  --go-grpc_out=../.. --go-grpc_opt=paths=source_relative ../../weir/v1/weir.proto
+protoc --plugin="$bin/protoc-gen-go" --plugin="$bin/protoc-gen-go-grpc" -I . \
+  --go_out=. --go_opt=paths=source_relative --go-grpc_out=. --go-grpc_opt=paths=source_relative "$1"
 
 # Another protoc makes the same code, so its version is not written down.
-sed -i.bak -E '/^\/\/ (- )?[[:space:]]*protoc[[:space:]]+v/d' weir.pb.go weir_grpc.pb.go
-rm -f weir.pb.go.bak weir_grpc.pb.go.bak
+made=("${1%.proto}.pb.go" "${1%.proto}_grpc.pb.go")
+sed -i.bak -E '/^\/\/ (- )?[[:space:]]*protoc[[:space:]]+v/d' "${made[@]}"
+rm -f "${made[@]/%/.bak}"
