@@ -2,6 +2,7 @@ package table
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
@@ -15,9 +16,10 @@ import (
 type Before struct {
 	table    *Table
 	at       limiter.Tick
-	held     bool // the key had holds
+	held     bool // the key had holds, and a counter of it another limit
 	known    bool // and the charge's id was remembered for it
 	counters []counterBefore
+	few      [2]counterBefore // memory for them: most keys have no more limits
 }
 
 // counterBefore is what a counter was.
@@ -30,19 +32,30 @@ type counterBefore struct {
 	same         bool    // it is what it was after the charge
 }
 
-// NewBefore notes the counters of key i of a charge before that is made, at the instant at.
+// NewBefore notes the counters of key i of a charge before that is made, at the instant at. It returns nil if nothing
+// can stay behind: the charge has no id, and the key neither a bucket nor a number that the request has chosen.
 func NewBefore(t *Table, at limiter.Tick, of *arith.Charge, i int) *Before {
 	k := of.Key(i)
-	b := &Before{table: t, at: at, counters: make([]counterBefore, len(k.Rule.Limits))}
+	chooses := k.Rule.ChosenBy() != limiter.ChosenByNone || originOf(k.Rule) == ofRequest
+	if of.ID == nil && !chooses && !slices.ContainsFunc(k.Rule.Limits, arith.Accrues) {
+		return nil
+	}
+	b := &Before{table: t, at: at}
+	if b.counters = b.few[:min(len(k.Rule.Limits), len(b.few))]; len(k.Rule.Limits) > len(b.few) {
+		b.counters = make([]counterBefore, len(k.Rule.Limits))
+	}
 	for i, l := range k.Rule.Limits {
 		b.counters[i].lo = identity(k, l)
 	}
-	b.each(k, func(_ int, c *counterBefore, p *partition, s *slot) {
-		l := p.ledgerOf(k)
-		b.held = l.exists() && l.s.state.A > 0
-		if of := t.registry.limit(s.limit); s.words == 0 && of.Algorithm() != limiter.Concurrency {
-			c.limit, c.state = of, s.state
-			c.was = t.registry.left.of(of, k.Rule, s.place)
+	b.each(k, func(i int, c *counterBefore, p *partition, s *slot) {
+		had := t.registry.limit(s.limit)
+		if s.words != 0 || had.Algorithm() == limiter.Concurrency {
+			return
+		}
+		if c.limit, c.state = had, s.state; had != k.Rule.Limits[i] { // the charge may convert it
+			l := p.ledgerOf(k)
+			b.held = b.held || l.exists() && l.s.state.A > 0
+			c.was = t.registry.left.of(had, k.Rule, s.place)
 		}
 	})
 	if of.ID != nil {
@@ -68,8 +81,11 @@ func (b *Before) each(k *arith.Key, f func(i int, c *counterBefore, p *partition
 	}
 }
 
-// Charged notes the counters after the charge.
+// Charged notes the counters after the charge. b may be nil.
 func (b *Before) Charged(k *arith.Key) {
+	if b == nil {
+		return
+	}
 	b.each(k, func(_ int, c *counterBefore, _ *partition, s *slot) { c.after, c.number = s.state, s.limit })
 }
 

@@ -143,12 +143,9 @@ func (v *left) has(l *limiter.Limit, rule *limiter.Rule, place uint64, part uint
 	return of < max(h.before, at.left, at.began) || of < h.at[key].began
 }
 
-// of returns when a limit that requests choose for the key at a place was in force. It is empty for others.
+// of returns when a limit that requests choose for the key at a place was in force.
 func (v *left) of(l *limiter.Limit, rule *limiter.Rule, place uint64) inForce {
 	half, key := keyOf(l, rule, place)
-	if half == 0 {
-		return inForce{}
-	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.halves[half].at[key]
