@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"math"
+
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
@@ -89,7 +91,7 @@ func (o *Ownership) delta(t *Step, g *target, kind peer.BatchKind, next peer.Epo
 		}
 	}
 	t.sendBatch(g.to, &b, t.keys[from:], o.ids.after(g.sent))
-	g.sent = o.held.seq
+	g.builtOn, g.sent = g.sent, o.held.seq
 }
 
 // sending records that a message is sent which the target will answer, and returns the
@@ -119,7 +121,7 @@ func (o *Ownership) snapshot(t *Step, g *target) {
 	o.soleCopy = false
 	o.sendAll(t, g.to, peer.Batch{Kind: peer.Snapshot, Epoch: o.held.epoch, Seq: o.held.seq,
 		Ping: g.sending(t.Now, o.waitSince, o.node.Pace)})
-	g.begun, g.whole, g.sent, g.acked, g.base = true, false, o.held.seq, 0, o.held.epoch
+	g.begun, g.whole, g.sent, g.acked, g.base, g.builtOn = true, false, o.held.seq, 0, o.held.epoch, math.MaxUint64
 }
 
 // sendAll sends all keys, in batches of 512 at most. The ids of a push go first: its receiver settles what was

@@ -346,7 +346,7 @@ func (g *target) reached(a *peer.Ack, held *state, now limiter.Tick, peers Peers
 	tries := g.tries
 	g.heard(a.Ping)
 	if a.Status == peer.Gap {
-		if full := a.Ping == g.ping && a.Seq == g.acked && a.Seq != 0; full {
+		if full := a.Ping == g.ping && a.Seq >= g.builtOn && a.Seq != 0; full {
 			g.sentAt, g.tries = now, tries
 		} else {
 			g.sentAt = 0

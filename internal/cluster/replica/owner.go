@@ -112,6 +112,8 @@ type target struct {
 	sent   uint64
 	acked  uint64
 	sentAt limiter.Tick
+	// builtOn is the sequence that the last changes which were sent build on.
+	builtOn uint64
 	// appointment is the number of the appointment sent to the target; 0 if none was
 	// sent. appointed is the sequence that the appointment requires.
 	appointment uint32
