@@ -138,10 +138,10 @@ func ofProtocol() []mutation {
 		}},
 		{name: "the ping after the wait began", pkg: "./internal/cluster", test: "^TestThePingIsSentAfterTheWaitBegan$",
 			edits: []edit{
-				{"internal/cluster/replica/withheld.go", "	return h.waitSilentSince != 0 && h.waitSilentSince >= o.waitSince && ",
-					"	return h.waitSilentSince != 0 && "},
-				{"internal/cluster/replica/copy.go", "	if g.waitSilentSince == 0 || g.waitSilentSince < waitSince {",
-					"	if g.waitSilentSince == 0 {"},
+				{"internal/cluster/replica/withheld.go", "	return h.waitSilent.since != 0 && h.waitSilent.since >= o.waitSince && ",
+					"	return h.waitSilent.since != 0 && "},
+				{"internal/cluster/replica/copy.go", "	if g.waitSilent.since == 0 || g.waitSilent.since < waitSince {",
+					"	if g.waitSilent.since == 0 {"},
 			}},
 		{name: "merge, not sum", edits: []edit{
 			{"limiter/arith/merge.go", "	both := max(into.A+into.B, from.A+from.B)\n	into.A = max(into.A, from.A)\n",

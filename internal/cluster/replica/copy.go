@@ -55,7 +55,7 @@ func (o *Ownership) feed(t *Step, g *target, due bool) {
 	}
 	// A reply waits and the heir was asked nothing since. Its answer shows that it is
 	// alive.
-	pinging := g == o.heir && o.waitSince != 0 && (g.waitSilentSince == 0 || g.waitSilentSince < o.waitSince)
+	pinging := g == o.heir && o.waitSince != 0 && (g.waitSilent.since == 0 || g.waitSilent.since < o.waitSince)
 	switch {
 	case !g.begun:
 		o.snapshot(t, g)
@@ -98,11 +98,11 @@ func (o *Ownership) delta(t *Step, g *target, kind peer.BatchKind, next peer.Epo
 // message's number. waitSince is since when replies wait.
 func (g *target) sending(now, waitSince limiter.Tick, pace Pace) (ping uint32) {
 	g.ping, g.sentAt = pace.NextPing(), now
-	if g.silentSince == 0 {
-		g.silentSince, g.silentPing = now, g.ping
+	if g.silent.since == 0 {
+		g.silent.since, g.silent.ping = now, g.ping
 	}
-	if g.waitSilentSince == 0 || g.waitSilentSince < waitSince {
-		g.waitSilentSince, g.waitSilentPing = now, g.ping
+	if g.waitSilent.since == 0 || g.waitSilent.since < waitSince {
+		g.waitSilent.since, g.waitSilent.ping = now, g.ping
 	}
 	return g.ping
 }

@@ -153,7 +153,7 @@ func (o *Ownership) suspend(t *Step) {
 		if !o.node.Peers.Reachable(g.to) {
 			after = suspendBroken // and no relay has brought an answer since
 		}
-		if g.silentSince == 0 || t.Now-g.silentSince < after || o.other(t.View, g.to, 0) == g.to {
+		if g.silent.since == 0 || t.Now-g.silent.since < after || o.other(t.View, g.to, 0) == g.to {
 			continue
 		}
 		o.suspended, o.suspendedUntil = g.to, t.Now+suspendFor
@@ -321,11 +321,11 @@ func (o *succession) answered(from peer.Instance, a *peer.Ack) {
 }
 
 func (g *target) heard(ping uint32) {
-	if g.silentSince != 0 && int32(ping-g.silentPing) >= 0 {
-		g.silentSince, g.tries = 0, 0
+	if g.silent.since != 0 && int32(ping-g.silent.ping) >= 0 {
+		g.silent.since, g.tries = 0, 0
 	}
-	if g.waitSilentSince != 0 && int32(ping-g.waitSilentPing) >= 0 {
-		g.waitSilentSince = 0
+	if g.waitSilent.since != 0 && int32(ping-g.waitSilent.ping) >= 0 {
+		g.waitSilent.since = 0
 	}
 }
 

@@ -118,21 +118,25 @@ type target struct {
 	// sent. appointed is the sequence that the appointment requires.
 	appointment uint32
 	appointed   uint64
-	// ping is the number of the last message sent. silentSince is when the oldest unanswered
-	// message was sent, 0 if all were answered; silentPing is its number. waitSilentSince and
-	// waitSilentPing are the same for messages sent after replies began to wait. sentAt is
-	// when the last message was sent, 0 if all was acknowledged or it is to be sent
-	// again at once.
-	ping, silentPing, waitSilentPing uint32
-	silentSince, waitSilentSince     limiter.Tick
-	tries                            int  // resends without an answer
-	refusals                         int  // refusals of its appointment in a row
-	counted                          bool // counted among the snapshots under way to the member
-	counters                         int  // with so many counters
-	unfit                            bool // it answered that it could not accept an appointment yet
+	// ping is the number of the last message sent. sentAt is when it was sent, 0 if all was acknowledged or it is to be
+	// sent again at once. silent is of all messages, waitSilent of those that were sent after replies began to wait.
+	ping               uint32
+	silent, waitSilent silence
+	tries              int  // resends without an answer
+	refusals           int  // refusals of its appointment in a row
+	counted            bool // counted among the snapshots under way to the member
+	counters           int  // with so many counters
+	unfit              bool // it answered that it could not accept an appointment yet
 	// lapsed means that the heir has answered that it is not heir any more: what it has does
 	// not count, until it accepts again. It is asked to do so even if nothing changes.
 	lapsed bool
+}
+
+// silence is of a member that has not answered: since is when the oldest unanswered message was sent, 0 if all were
+// answered, and ping the number of that message.
+type silence struct {
+	since limiter.Tick
+	ping  uint32
 }
 
 // resend resets the target so that everything unacknowledged is sent again.
@@ -148,7 +152,7 @@ func (g *target) resend() {
 // have arrived already. It sends nothing again, because that would add load to nodes
 // that are overloaded.
 func (g *target) waitFrom(now limiter.Tick) {
-	for _, at := range []*limiter.Tick{&g.sentAt, &g.silentSince, &g.waitSilentSince} {
+	for _, at := range []*limiter.Tick{&g.sentAt, &g.silent.since, &g.waitSilent.since} {
 		if *at != 0 {
 			*at = now
 		}

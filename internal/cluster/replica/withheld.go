@@ -210,8 +210,8 @@ func (o *Ownership) silentHeir(t *Step) bool {
 	if h == nil {
 		return t.Now-o.waitSince >= pingWithin
 	}
-	return h.waitSilentSince != 0 && h.waitSilentSince >= o.waitSince &&
-		t.Now-h.waitSilentSince >= o.node.Peers.Patience(h.to, pingWithin)
+	return h.waitSilent.since != 0 && h.waitSilent.since >= o.waitSince &&
+		t.Now-h.waitSilent.since >= o.node.Peers.Patience(h.to, pingWithin)
 }
 
 // expireWithheld takes back the charges of withheld replies whose deadline has passed.
