@@ -53,7 +53,8 @@ func (in *intake) message(t *turn, from peer.Instance, id uint16, m replica.Mess
 	in.parts.at(t, id, func(r *replica.Replica, s *replica.Step) { r.Step(s, from, m) })
 }
 
-// messages hands those messages of a kind to their partitions that may be true. what names one, of which it is.
+// messages hands each message of a kind that may be true to its partition. what names the kind to who reads of the
+// others; of returns the partition and what the replica is told.
 func messages[T any](in *intake, t *turn, from peer.Instance, list []T, what string, may func(*T) bool,
 	of func(*T) (partition uint16, m replica.Message)) {
 	for i := range list {

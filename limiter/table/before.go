@@ -16,8 +16,8 @@ import (
 type Before struct {
 	table    *Table
 	at       limiter.Tick
-	held     bool // the key had holds, and a counter of it another limit
-	known    bool // and the charge's id was remembered for it
+	held     bool // the charge may convert a counter, and the key has holds
+	known    bool // the charge's id was remembered for the key
 	counters []counterBefore
 	few      [2]counterBefore // memory for them: most keys have no more limits
 }
@@ -25,7 +25,7 @@ type Before struct {
 // counterBefore is what a counter was.
 type counterBefore struct {
 	lo           uint64         // of its slot
-	limit        *limiter.Limit // nil: there is none
+	limit        *limiter.Limit // nil: the counter is not restored
 	state, after arith.State
 	number       uint16  // of its limit after the charge
 	was          inForce // when that limit was in force

@@ -322,7 +322,7 @@ func (h *httpRemote) send(ctx context.Context, method, path string, body []byte)
 	return resp, nil
 }
 
-// detailOf returns what a problem (RFC 9457) says, "" for what is none.
+// detailOf returns the detail of a problem (RFC 9457), or "" if it is not a problem.
 func detailOf(body []byte) string {
 	var problem struct {
 		Detail string `json:"detail"`
