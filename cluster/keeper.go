@@ -254,7 +254,9 @@ func (k *keeper) loop() (ended bool) {
 	for {
 		select {
 		case <-k.stop: // first: a promise may be what panics
-			k.save()
+			if k.save() && k.count.failures.Load() == 0 {
+				k.mark(true)
+			}
 			k.report("", k.store.Close())
 			return true
 		default:
@@ -285,8 +287,19 @@ func (k *keeper) saveAll() {
 	k.kept.saveAll()
 }
 
-// save saves what the disk lacks.
-func (k *keeper) save() {
+// mark marks the directory as that of a member that has saved everything and ended in good order, or as that of one
+// that runs. After a failure it may have neither: so none of a run with failures says the former.
+func (k *keeper) mark(ended bool) {
+	f, keys := k.disk.Mark(ended)
+	err := k.append(f, k.now(), keys)
+	if err == nil {
+		err = k.store.Sync(false)
+	}
+	k.report("how the member ends", err)
+}
+
+// save saves what the disk lacks. It reports whether the disk has everything now.
+func (k *keeper) save() (all bool) {
 	begun := time.Now()
 	k.count.begin()
 	defer k.count.saving.Store(false)
@@ -314,17 +327,18 @@ func (k *keeper) save() {
 		k.saveAll()
 	}
 	if k.broken {
-		return
+		return false
 	}
 	k.report("changes cannot be saved", err)
-	all, needed := k.store.Bytes()
-	k.count.bytes.Store(all)
+	bytes, needed := k.store.Bytes()
+	k.count.bytes.Store(bytes)
 	k.count.needed.Store(needed)
 	k.count.written.Store(k.store.Written())
 	if err == nil {
 		k.count.saves.Add(1)
 		k.count.savedAt.Store(begun.UnixNano())
 	}
+	return err == nil && !k.disk.Lacks
 }
 
 // large reports whether a partition with so many counters is to be saved in whole: its changes take more than that.

@@ -182,6 +182,65 @@ func TestCountersSurviveALeaveOfAll(t *testing.T) {
 	}
 }
 
+// A member that ended in good order goes on without a word of what may be missing, and so do all if all did. One whose
+// power was cut after that warns, also if it had saved nothing since.
+func TestAnEndInGoodOrderLosesNothing(t *testing.T) {
+	m := new(disktest.Memory)
+	for i, end := range []string{"close", "leave", "cut", "close", "cut at once", "close"} {
+		c, log := oneMember(inMemory{m})
+		if end == "cut at once" {
+			part(c).PersistInterval = time.Hour
+		}
+		n := open(t, c)
+		ready(t, n)
+		check(t, n, weir.Request{Path: "/open", User: "ada"})
+		until(t, "it owns everything", func() bool { s, _ := n.Cluster().Stats(); return s.Unsettled == 0 })
+		s, _ := n.Cluster().Stats()
+		if got, want := s.Events["recovered"] > 0, i == 3 || i == 5; got != want {
+			t.Errorf("start %d: %d partitions have lost their owner: %s", i, s.Events["recovered"], log)
+		}
+		if end == "cut" {
+			saves := cluster.Saves(n)
+			until(t, "it saves", func() bool { return cluster.Saves(n) >= saves+2 })
+		}
+		image := m.Copy()
+		if end == "leave" {
+			if err := n.Cluster().Leave(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+		if strings.HasPrefix(end, "cut") {
+			image.Crash(0)
+			m = image
+		}
+	}
+}
+
+// Three members that ended in good order warn of nothing when all are back.
+func TestAnEndOfAllInGoodOrderLosesNothing(t *testing.T) {
+	if raceDetector && testing.Short() {
+		t.Skip("TestTheDiskFails has the same goroutines under the race detector; make wire runs it")
+	}
+	s := newSaved(t)
+	s.charge("/open", 6)
+	s.charge("/shut", 6)
+	for _, n := range s.nodes {
+		if err := errors.Join(n.Cluster().Leave(t.Context()), n.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	s.start(0, 1, 2)
+	for i, n := range s.nodes {
+		until(t, "it owns what it should", func() bool { s, _ := n.Cluster().Stats(); return s.Unsettled == 0 })
+		if s, _ := n.Cluster().Stats(); s.Events["recovered"] > 0 {
+			t.Errorf("node %d has lost %d", i, s.Events["recovered"])
+		}
+	}
+}
+
 // A partition of closed rules answers nothing before all members of before are back or forgotten; one of available
 // rules goes on, when the wait is over, from what those have that are back.
 func TestOneOfThreeDoesNotComeBack(t *testing.T) {

@@ -52,7 +52,9 @@ func (k *keeper) restore(c *core.Core) {
 	}
 	k.filled = seen.last > 0
 	k.watchClock(seen.last)
-	k.disk.Restored()
+	if k.disk.Restored(len(damages) == 0) {
+		k.mark(false)
+	}
 	k.m.log.Info("the data directory was read", "counters", k.m.Table.Stats().Keys, "damages", bad,
 		"took", time.Since(begun).Round(time.Millisecond))
 }

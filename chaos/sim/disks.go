@@ -161,7 +161,7 @@ func (d *nodeDisk) restore() {
 		}
 	}
 	d.n.skew += max(0, last-d.n.Now()) // no window twice
-	d.core.Restored()
+	d.core.Restored(true)
 	d.n.After(w.between(0, persistEvery), d.save)
 }
 

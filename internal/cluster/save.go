@@ -22,6 +22,7 @@ type Promises interface {
 const (
 	promisesOf = 1 << 12
 	membersKey = 1 << 13
+	endedKey   = 1<<14 - 1 // of a mark, see [Disk.Mark]
 )
 
 // promiseWeight is roughly how many bytes the promises of one partition take.
@@ -30,7 +31,10 @@ const promiseWeight = 60
 // Disk is a core's side towards its disk. It is used by one goroutine at a time.
 type Disk struct {
 	c     *Core
-	saved []peer.Known // the members that were saved last
+	saved []peer.Known  // the members that were saved last
+	ended peer.Instance // of the mark, if that was read last
+	// Lacks means that the last Save has left out a partition, whose state was replaced again and again.
+	Lacks bool
 }
 
 // NewDisk returns it. The core must have been made with [Config.SaveEvery].
@@ -47,6 +51,7 @@ func NewDisk(c *Core) *Disk { return &Disk{c: c} }
 func (d *Disk) Save(keys []uint32, large func(key uint32, counters int) bool, put func(*peer.Frame, limiter.Tick,
 	[]peer.RecordKey) error) (complete bool, err error) {
 	c := d.c
+	d.Lacks = false
 	s := saver{d: d, c: c, put: put, frame: mesh.Collector{Counters: c.table}, complete: true}
 	defer func() {
 		if err != nil {
@@ -148,7 +153,7 @@ func (s *saver) partition(p *partition, whole bool) error {
 			return err
 		}
 	}
-	s.complete = false // what the disk had before is kept until the next save
+	s.complete, s.d.Lacks = false, true // what the disk had before is kept until the next save
 	return nil
 }
 
@@ -259,6 +264,16 @@ func (c *Core) PromiseRecord(a peer.Answer) (*peer.Frame, []peer.RecordKey) {
 		[]peer.RecordKey{{Key: promisesOf + uint32(a.Partition), Replaces: true, Weight: promiseWeight}}
 }
 
+// Mark returns the frame and the keys of a mark. The last record of a member that has saved everything when it ends in
+// good order says so. The next start takes it back before anything is decided.
+func (d *Disk) Mark(ended bool) (*peer.Frame, []peer.RecordKey) {
+	f := new(peer.Frame)
+	if ended {
+		f.From = d.c.self
+	}
+	return f, []peer.RecordKey{{Key: endedKey, Replaces: true}}
+}
+
 var errRestore = errors.New("a value that is not possible")
 
 // Restore takes in what Save has saved, in its order, before the first view: at is the instant at which it was saved,
@@ -289,6 +304,9 @@ func (d *Disk) Restore(f *peer.Frame, at limiter.Tick, keys []peer.RecordKey) (r
 	}
 	if wants(membersKey) {
 		c.registry.Restore(f.Known, t.Now)
+	}
+	if d.ended = 0; wants(endedKey) {
+		d.ended = f.From
 	}
 	return refused, err
 }
@@ -339,11 +357,15 @@ func known(keys []replica.Entries) bool {
 	return true
 }
 
-// Restored ends a restore.
-func (d *Disk) Restored() {
+// Restored ends a restore, of which all could be read or not. It reports whether there is a mark to be taken back.
+func (d *Disk) Restored(all bool) (marked bool) {
 	c := d.c
 	t := c.begin()
 	defer t.end()
 	c.partitions.node.RestoreUntil = t.Now + c.config.RestoreWait
+	if all {
+		c.partitions.node.Ended = d.ended
+	}
 	c.partitions.each(t, func(r *replica.Replica, s *replica.Step) { r.OnDisk().Restored(s) })
+	return d.ended != 0
 }

@@ -81,7 +81,7 @@ func (o *onDisk) restored(t *testing.T) (*Core, *partition) {
 			t.Fatal(err)
 		}
 	}
-	d.Restored()
+	d.Restored(true)
 	return c, p
 }
 
@@ -149,6 +149,29 @@ func TestAStateThatIsReplacedWhileItIsSaved(t *testing.T) {
 	}
 }
 
+// A mark of an end in good order holds if it is the last record, and all that was before it could be read.
+func TestAMarkIsTheLastRecord(t *testing.T) {
+	for name, test := range map[string]struct {
+		later, damaged bool
+	}{"last": {}, "not last": {later: true}, "damaged": {damaged: true}} {
+		c, _, h, _ := saving(t)
+		d := NewDisk(c)
+		take := func(f *peer.Frame, keys []peer.RecordKey) {
+			if refused, err := d.Restore(f, h.now, keys); err != nil {
+				t.Fatal(err, refused)
+			}
+		}
+		take(d.Mark(true))
+		if test.later {
+			take(c.PromiseRecord(peer.Answer{Partition: 1}))
+		}
+		marked := d.Restored(!test.damaged)
+		if ended := c.partitions.node.Ended; marked == test.later || (ended == c.self) != (name == "last") {
+			t.Errorf("%s: marked %t, ended %d", name, marked, ended)
+		}
+	}
+}
+
 // Other members are waited for from the moment at which the disk was read, however long that took.
 func TestTheWaitBeginsWhenTheDiskWasRead(t *testing.T) {
 	const wait = 30 * limiter.Second
@@ -157,7 +180,7 @@ func TestTheWaitBeginsWhenTheDiskWasRead(t *testing.T) {
 	})
 	d := NewDisk(c)
 	h.now += limiter.Minute
-	d.Restored()
+	d.Restored(true)
 	if until := c.partitions.node.RestoreUntil; until != h.now+wait {
 		t.Errorf("others are waited for for %v, want %v", (until - h.now).Duration(), wait.Duration())
 	}

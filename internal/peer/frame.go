@@ -182,6 +182,8 @@ type Answer struct {
 	// since: others may have a later one on theirs. A version that does not know it leaves it
 	// out.
 	FromDisk bool
+	// Ended is the member's instance of before, if that ended in good order with all that it had on its disk; else 0.
+	Ended Instance
 	// Owner is the highest ownership that the member knows, Heir the heir announced for
 	// it.
 	Owner Epoch

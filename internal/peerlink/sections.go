@@ -62,6 +62,7 @@ func answerColumns() []column[peer.Answer] {
 		varints[T, uint64]{13, func(x *T) *uint64 { return &x.Grant }},
 		octets[T, peer.ClaimKind]{14, func(x *T) *peer.ClaimKind { return &x.GrantKind }},
 		fixed[T, peer.Instance]{15, func(x *T) *peer.Instance { return &x.GrantFor }},
+		fixed[T, peer.Instance]{16, func(x *T) *peer.Instance { return &x.Ended }},
 	}
 }
 

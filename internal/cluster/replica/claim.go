@@ -165,7 +165,7 @@ func (p *Replica) onClaim(t *Step, from peer.Instance, c peer.Claim) {
 	}
 	a := peer.Answer{
 		Partition: p.id, Round: c.Round, Granted: granted, Fresh: p.fresh,
-		Role: p.role, Epoch: p.epoch, Seq: p.seq, FromDisk: p.FromDisk(), Owner: owner, Heir: p.heir,
+		Role: p.role, Epoch: p.epoch, Seq: p.seq, FromDisk: p.FromDisk(), Ended: p.node.Ended, Owner: owner, Heir: p.heir,
 		Top: max(p.top, p.grant), Grant: p.grant, GrantKind: p.grantKind, GrantFor: p.grantFor,
 	}
 	p.top = max(p.top, c.Counter)
@@ -393,9 +393,12 @@ func (p *Replica) claimed(t *Step, r *claimRound) {
 		p.become(t, e, true)
 	case peer.LastResort:
 		empty := p.role < peer.Copy
-		if empty {
+		switch {
+		case empty:
 			t.event(Emptied)
-		} else {
+		case r.lossless(t, p):
+			t.event(Renewal)
+		default:
 			t.event(Recovered)
 		}
 		p.become(t, e, false)

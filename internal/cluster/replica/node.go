@@ -28,6 +28,8 @@ type Node struct {
 	// RestoreUntil is until when an available partition waits for members that are not back
 	// before it starts from the best copy: the time of the scheduler, 0 if it does not.
 	RestoreUntil limiter.Tick
+	// Ended is the node's instance of before, if that ended in good order with all that it had on the disk; else 0.
+	Ended peer.Instance
 	// Random returns a number from 0 up to, but not including, below.
 	Random func(below limiter.Tick) limiter.Tick
 	// Fault, unless nil, is called with the partition's number before and in the middle

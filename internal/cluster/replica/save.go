@@ -340,6 +340,21 @@ func (p *Replica) anyFromDisk(r *claimRound) bool {
 	return p.FromDisk() || slices.ContainsFunc(r.answers, func(a answer) bool { return a.has && a.FromDisk })
 }
 
+// lossless reports whether a last resort goes on from all that was charged: the last owner that is known has ended in
+// good order, and so have all members that count, which have answered. One that ended otherwise may have forgotten that
+// it took over.
+func (r *claimRound) lossless(t *Step, p *Replica) bool {
+	answered, owner := 1, p.node.Ended == r.base.Instance
+	for i, w := range r.whom {
+		if a := &r.answers[i]; a.has && a.Ended != 0 && t.View.Has(w) {
+			answered++
+			owner = owner || a.Ended == r.base.Instance
+		}
+	}
+	return owner && p.node.Ended != 0 && p.FromDisk() && p.epoch == r.base &&
+		answered >= p.n0(t, true)+p.node.Peers.Told()
+}
+
 // outdated reports whether a copy is of no use once the present owner has an heir: it is of an earlier epoch, or was
 // read from a disk.
 func (p *held) outdated() bool {

@@ -56,6 +56,42 @@ func TestWhatIsReadBack(t *testing.T) {
 	}
 }
 
+// A last resort has lost nothing if all members that count are back and ended in good order, the last owner among them.
+func TestALastResortThatHasLostNothing(t *testing.T) {
+	const mine, others = peer.Instance(77), peer.Instance(78)
+	for name, test := range map[string]struct {
+		self, other, owner peer.Instance
+		silent             bool
+		lost               bool
+	}{
+		"this node was the owner":        {self: third, other: others},
+		"another one was the owner":      {self: mine, other: third},
+		"this node ended otherwise":      {other: third, lost: true},
+		"another one ended otherwise":    {self: third, lost: true},
+		"another one is not back":        {self: third, other: others, silent: true, lost: true},
+		"the owner was none of them":     {self: mine, other: others, lost: true},
+		"there was an owner after those": {self: third, other: others, owner: 79, lost: true},
+	} {
+		l, p, _ := readBack(t)
+		tn := l.turn(view.New(self, members(self, other), seats{0, 1}, 2, 2))
+		p.node.Ended = test.self
+		if test.owner != 0 {
+			p.owner = peer.Epoch{Counter: 5, Instance: test.owner}
+		}
+		p.fresh = false
+		p.startRound(tn, peer.LastResort, self, p.owner)
+		p.claiming.round.answers[0] = answer{peer.Answer{Granted: true, Ended: test.other}, !test.silent}
+		p.claimed(tn, p.claiming.round)
+		want := Renewal
+		if test.lost {
+			want = Recovered
+		}
+		if !slices.ContainsFunc(tn.List, func(e Effect) bool { return e.Kind == Happened && e.Event == want }) {
+			t.Errorf("%s: want %q", name, events[want])
+		}
+	}
+}
+
 // A closed partition does not go on from a copy of a disk in place of a member that is not back, which may have a later
 // one on its own.
 func TestACopyFromADiskPassesOverNobody(t *testing.T) {

@@ -1501,8 +1501,10 @@ type Answers struct {
 	Grants         []uint64 `protobuf:"varint,13,rep,packed,name=grants,proto3" json:"grants,omitempty"`
 	GrantKinds     []byte   `protobuf:"bytes,14,opt,name=grant_kinds,json=grantKinds,proto3" json:"grant_kinds,omitempty"`
 	GrantFors      []uint64 `protobuf:"fixed64,15,rep,packed,name=grant_fors,json=grantFors,proto3" json:"grant_fors,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The instances of before of members that ended in good order with all that they had on disks.
+	Ended         []uint64 `protobuf:"fixed64,16,rep,packed,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Answers) Reset() {
@@ -1636,6 +1638,13 @@ func (x *Answers) GetGrantKinds() []byte {
 func (x *Answers) GetGrantFors() []uint64 {
 	if x != nil {
 		return x.GrantFors
+	}
+	return nil
+}
+
+func (x *Answers) GetEnded() []uint64 {
+	if x != nil {
+		return x.Ended
 	}
 	return nil
 }
@@ -3428,7 +3437,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x05kinds\x18\x03 \x01(\fR\x05kinds\x12\x16\n" +
 	"\x06rounds\x18\x04 \x03(\rR\x06rounds\x12\x1a\n" +
 	"\bcounters\x18\x05 \x03(\x04R\bcounters\x12\x12\n" +
-	"\x04fors\x18\x06 \x03(\x06R\x04fors\"\xb9\x03\n" +
+	"\x04fors\x18\x06 \x03(\x06R\x04fors\"\xcf\x03\n" +
 	"\aAnswers\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x1e\n" +
 	"\n" +
@@ -3449,7 +3458,8 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\vgrant_kinds\x18\x0e \x01(\fR\n" +
 	"grantKinds\x12\x1d\n" +
 	"\n" +
-	"grant_fors\x18\x0f \x03(\x06R\tgrantFors\"\xa7\x01\n" +
+	"grant_fors\x18\x0f \x03(\x06R\tgrantFors\x12\x14\n" +
+	"\x05ended\x18\x10 \x03(\x06R\x05ended\"\xa7\x01\n" +
 	"\tAnnounces\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x1e\n" +
 	"\n" +
