@@ -151,7 +151,7 @@ func ofHolds() []mutation {
 			}},
 		{name: "a repetition needs no id of keys that cost nothing", pkg: "./cluster",
 			test: "^TestRepetitionBesideKeysWithoutIDs$", edits: []edit{
-				{"internal/cluster/route/repeats.go", "			return k.Cost > 0 && !(", "			return !("},
+				{"internal/cluster/route/repeats.go", "return s.charge.Key(i).Cost > 0 }", "return true }"},
 			}},
 		{name: "an id that one key knows opens no other", pkg: "./cluster", test: "^TestAnIDOfOneKeyAndACostAboveItsLimit$",
 			edits: []edit{

@@ -172,6 +172,7 @@ func showingsOfNodes() map[string]showing {
 		"the wait after what denials charge":                    {why: settling},
 		"what is never allowed charges nothing":                 {why: settling},
 		"what is never allowed in shadow charges nothing there": {why: settling},
+		"a shadow that never admits remembers ids":              {why: settling},
 		"a denial in a block writes nothing":                    {why: unseen},
 		"a block is copied when it begins":                      {why: "no rule of chaos has a block"},
 		"a charge ends cached denials": {why: "the clients of chaos ask for one unit at a time: a " +

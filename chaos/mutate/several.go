@@ -51,13 +51,16 @@ func ofSeveral() []mutation {
 		}},
 		{name: "what is never allowed charges nothing", pkg: "./chaos/sim", test: "^TestSeveralOwnersDecideAsOneTable$",
 			edits: []edit{
-				{"internal/cluster/route/fanout.go", "peeks, shadowPeeks := never(s.charge, false), never(s.charge, true)\n",
-					"peeks, shadowPeeks := false, never(s.charge, true)\n"},
+				{"internal/cluster/route/fanout.go", "peeks, shadowPeeks := never(s.charge, false),",
+					"peeks, shadowPeeks := false,"},
 			}},
 		{name: "what is never allowed in shadow charges nothing there", pkg: "./chaos/sim",
 			test: "^TestSeveralOwnersDecideAsOneTable$", edits: []edit{
-				{"internal/cluster/route/fanout.go", "peeks, shadowPeeks := never(s.charge, false), never(s.charge, true)\n",
-					"peeks, shadowPeeks := never(s.charge, false), false\n"},
+				{"internal/cluster/route/fanout.go", "s.charge.ID == nil && never(s.charge, true)", "false"},
+			}},
+		{name: "a shadow that never admits remembers ids", pkg: "./chaos/sim",
+			test: "^TestAShadowThatNeverAdmitsRemembersIDs$", edits: []edit{
+				{"internal/cluster/route/fanout.go", "s.charge.ID == nil && never(s.charge, true)", "never(s.charge, true)"},
 			}},
 		{name: "a counter's own time", pkg: "./limiter/limitertest", test: "^TestTableConforms$/^ClockGoesBack$",
 			edits: []edit{

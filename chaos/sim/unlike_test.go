@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/limitertest"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // unlike is a walk with rules of which several count a request, each by a cost of its own.
@@ -185,6 +186,48 @@ func TestAWalkOfUnlikeCostsIsThatOfOneTable(t *testing.T) {
 	} {
 		if did[kind] == 0 && seeds(t, 60) >= 60 {
 			t.Errorf("none was %s", kind)
+		}
+	}
+}
+
+// hopeless has a rule in shadow that can never admit what some requests cost.
+type hopeless struct{ *walk }
+
+func (hopeless) yaml() string {
+	return `version: 1
+rules:
+  - {name: tried, match: {path: ^/a}, key: [ip], continue: true, shadow: true, cost: {from: "attr:tokens"},
+    limits: [{name: h, limit: 5, window: 1h, algorithm: leaky_bucket}]}
+  - {name: each, match: {path: ^/a}, key: [user], limits: [{name: h, limit: 50, window: 1h, algorithm: leaky_bucket}]}
+`
+}
+
+// The id of a check is remembered for a rule in shadow that can never admit it, whoever owns its key: a repetition at a
+// lower cost is one, and a settlement tells what was estimated.
+func TestAShadowThatNeverAdmitsRemembersIDs(t *testing.T) {
+	worlds(t)
+	s := newSubjectOf(t, "version: 1\nrules: []\n", func(*World) {}).(*subject)
+	w := &walk{subject: s, table: table.New(table.Config{})}
+	if err := w.reload(hopeless{w}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		r := limiter.Request{Path: "/a", User: fmt.Sprint("u", i), IP: fmt.Sprint("10.0.0.", i), ID: fmt.Sprint("id", i),
+			Hold: 9 * time.Second}
+		for _, tokens := range []string{"6", "6", "1"} {
+			r.Attributes = map[string]string{"tokens": tokens}
+			if differs := w.check(r, false); differs != "" {
+				t.Fatal(differs)
+			}
+		}
+		r.Hold = 0
+		a := limiter.Settling{Amend: limiter.Amend{Named: true}, Actual: map[string]int64{"tokens": 2}}
+		got, err := w.Amend(t.Context(), r, a)
+		c := new(arith.Charge)
+		failed := limitertest.Settled(&r, &a, func() error { _, err := w.set.Resolve(&r, c); return err }, w.set.Lacking)
+		want, _ := w.table.Amend(w.clock, c, a.Amend)
+		if got.Known, want.Known = 0, 0; got != want || err != nil || failed != nil {
+			t.Fatalf("settled, by the cluster\n%+v %v, by the table\n%+v %v", got, err, want, failed)
 		}
 	}
 }

@@ -106,9 +106,9 @@ func (s *fanOut) start(t *Turn, parts []*portion) {
 
 // divide makes the parts by the present owners of the keys. A check that can never be
 // allowed charges nothing anywhere, so its parts only peek. If only its rules in shadow
-// can never admit it, the parts of those keys peek.
+// can never admit it, the parts of those keys peek, unless they are to remember its id.
 func (s *fanOut) divide(kind Kind, amend limiter.Amend) {
-	peeks, shadowPeeks := never(s.charge, false), never(s.charge, true)
+	peeks, shadowPeeks := never(s.charge, false), s.charge.ID == nil && never(s.charge, true)
 	for i := range s.charge.Len() {
 		k := *s.charge.Key(i)
 		to := s.c.where(&k).Owner

@@ -7,15 +7,11 @@ import (
 	"github.com/weirlimit/weir/limiter/arith"
 )
 
-// repeated reports whether the check's id is known for all that it would charge. Keys that cost nothing have no
-// id, nor have those whose rule is in shadow and can never admit the check.
+// repeated reports whether the check's id is known for all that it would charge. Keys that cost nothing have no id.
 func (s *fanOut) repeated() bool {
-	n, hopeless := 0, never(s.charge, true)
+	n := 0
+	charges := func(i int) bool { return s.charge.Key(i).Cost > 0 }
 	for _, r := range s.parts {
-		charges := func(i int) bool {
-			k := s.charge.Key(i)
-			return k.Cost > 0 && !(hopeless && k.Rule.Shadow)
-		}
 		switch {
 		case r.repeats():
 			n++
