@@ -51,18 +51,24 @@ func (t *Table) eachOf(now limiter.Tick, k *arith.Key, n int, f visit) (seen int
 }
 
 // Reset deletes the counters of a charge, with their blocks, but for what is lent. It returns how many there
-// were. Cost and Peek are ignored.
-func (t *Table) Reset(now limiter.Tick, c *arith.Charge) int {
-	return t.each(now, c, func(p *partition, _ int, k *arith.Key, _ *limiter.Limit, s *slot) bool {
+// were that had not recovered or have something lent. Cost and Peek are ignored.
+func (t *Table) Reset(now limiter.Tick, c *arith.Charge) (n int) {
+	t.each(now, c, func(p *partition, _ int, k *arith.Key, _ *limiter.Limit, s *slot) bool {
 		if p.void == nil {
 			p.void = new(void)
 		}
 		l := t.registry.limit(s.limit)
+		used := s.state.EmptyAt(l, t.words(s)) > p.clock
 		strip(p.ledgerOf(k), arith.CountsID(l))
 		strip(p.ledgerOf(k), arith.SlotsID(l)) // of the time in which it was on concurrency
 		p.void.reset(t.order.of(k.Hash.Hi), resetOf{p.clock + 1, t.registry.left.resets.Add(1)})
-		return loans{p.ledgerOf(k)}.stay(s, l, now)
+		lent := loans{p.ledgerOf(k)}.stay(s, l, now)
+		if used || lent {
+			n++
+		}
+		return lent
 	})
+	return n
 }
 
 // Refund takes back the cost of a charge whose decision had the receipt r, from the

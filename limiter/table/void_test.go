@@ -370,3 +370,22 @@ func TestAReceiptOfTheFormerLimitOfALaterPartitionIsVoid(t *testing.T) {
 		}
 	}
 }
+
+// A reset counts the counters that a check would have found used, and not those that have recovered and are not
+// swept yet.
+func TestAResetCountsWhatHasNotRecovered(t *testing.T) {
+	table, now := New(Config{}), limiter.Tick(1e15)
+	k := arith.Key{Hash: hash(1), Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{
+		limit(t, limiter.Spec{Limit: 5, Window: 20 * time.Second, Algorithm: limiter.TokenBucket})}}}
+	for after, want := range map[limiter.Tick]int{limiter.Second: 1, limiter.Minute: 0} {
+		var d limiter.Decision
+		if err := table.Decide(now, charge(1, k), &d); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+		now += after
+		if got := table.Reset(now, charge(1, k)); got != want || table.Stats().Keys != 0 {
+			t.Errorf("%v after the check %d are reset, want %d, and %d are left", after.Duration(), got, want,
+				table.Stats().Keys)
+		}
+	}
+}
