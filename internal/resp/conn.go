@@ -217,7 +217,7 @@ func tooLong(ctx context.Context, c *conn, err error) {
 	}
 	var long longError
 	if errors.As(err, &long) {
-		if over := c.caller.Spend(1, int(long)); over != nil {
+		if over := c.caller.Spend(1, long.bytes); over != nil {
 			c.failed("unknown", over)
 			return
 		}

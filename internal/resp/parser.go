@@ -34,10 +34,16 @@ type protocolError string
 func (e protocolError) Error() string { return "Protocol error: " + string(e) }
 
 // longError is the error of a command that is too long to be carried out, after its end: the next one follows.
-type longError int // its length in bytes
+type longError struct {
+	bytes int  // its length
+	many  bool // it has too many arguments
+}
 
 func (e longError) Error() string {
-	return "the command has " + strconv.Itoa(int(e)) + " bytes; at most 65536 are carried out"
+	if e.many {
+		return "the command has more than " + strconv.Itoa(maxArgs) + " arguments: nothing of it was carried out"
+	}
+	return "the command has " + strconv.Itoa(e.bytes) + " bytes; at most 65536 are carried out"
 }
 
 // parser takes commands from what a client has sent. It keeps its memory.
@@ -51,9 +57,10 @@ type parser struct {
 
 // passing is what is left of a command that is too long. The zero value is that of none.
 type passing struct {
-	args  int // that have not begun
-	bytes int // of the present argument, with its end of a line
-	over  int // that have been passed over
+	args  int  // that have not begun
+	bytes int  // of the present argument, with its end of a line
+	over  int  // that have been passed over
+	many  bool // it has too many arguments
 }
 
 // pass passes over what data has of a command that is too long. It returns how many bytes these are, and a
@@ -63,7 +70,7 @@ func (p *parser) pass(data []byte) (n int, err error) {
 		now := min(l.bytes, len(data)-n)
 		l.bytes, n = l.bytes-now, n+now
 		if l.bytes == 0 && l.args == 0 {
-			err = longError(l.over + n)
+			err = longError{l.over + n, l.many}
 			*l = passing{}
 			return n, err
 		}
@@ -83,6 +90,15 @@ func (p *parser) pass(data []byte) (n int, err error) {
 		}
 		l.args, l.bytes, n = l.args-1, size+2, begin
 	}
+}
+
+// passFrom begins to pass over a command, of which data has what l says and more.
+func (p *parser) passFrom(data []byte, l passing) (args [][]byte, n int, err error) {
+	p.passing = l
+	if n, err = p.pass(data[l.over:]); n > 0 || err == nil {
+		n += l.over
+	}
+	return nil, n, err
 }
 
 // argument reads the length of an argument, and returns the index of its first byte, 0 if the length is not complete.
@@ -117,8 +133,12 @@ func (p *parser) next(data []byte) (args [][]byte, n int, err error) {
 	if err != nil || at == 0 {
 		return nil, 0, err
 	}
-	if count > int64(p.most) {
+	switch {
+	case count <= int64(p.most):
+	case p.mostBytes < maxArg || count > maxPassed: // or the client has not proved who it is
 		return nil, 0, protocolError("invalid multibulk length")
+	default:
+		return p.passFrom(data, passing{args: int(count), over: at, many: true})
 	}
 	for i := range count { // a negative count means no arguments, as in Redis
 		if at == len(data) {
@@ -136,9 +156,7 @@ func (p *parser) next(data []byte) (args [][]byte, n int, err error) {
 		case p.mostBytes < maxArg && (long || size > p.mostBytes): // the client has not proved who it is
 			return nil, 0, protocolError("invalid bulk length")
 		case long:
-			p.passing = passing{args: int(count-i) - 1, bytes: size + 2, over: begin}
-			now, err := p.pass(data[begin:])
-			return nil, begin + now, err
+			return p.passFrom(data, passing{args: int(count-i) - 1, bytes: size + 2, over: begin})
 		}
 		if len(data) < end+2 {
 			return nil, 0, nil
@@ -191,18 +209,19 @@ func (p *parser) line(data []byte) ([][]byte, int, error) {
 		}
 		return nil, 0, nil
 	}
-	line := bytes.TrimSuffix(data[:end], []byte("\r"))
+	line, _, _ := bytes.Cut(data[:end], []byte{0}) // as the original does, where a line ends with that, too
 	if cap(p.text) < maxInline {
 		p.text = make([]byte, 0, maxInline) // so that appending does not move it
 	}
 	p.text = p.text[:0]
 	for {
-		line = bytes.TrimLeft(line, " \t\r")
+		line = bytes.TrimLeft(line, spaces)
 		if len(line) == 0 {
 			return p.args, end + 1, nil
 		}
 		if len(p.args) == p.most {
-			return nil, 0, protocolError("too big inline request")
+			p.args = p.args[:0]
+			return nil, end + 1, longError{end + 1, true}
 		}
 		rest, ok := p.word(line)
 		if !ok {
@@ -212,29 +231,33 @@ func (p *parser) line(data []byte) ([][]byte, int, error) {
 	}
 }
 
-// word takes the first word of a line, which may have quotes: in "double" ones \n, \r, \t,
-// \" and \\ stand for one character, in 'single' ones \' does. It reports false if a quote
-// does not end, or something follows it at once.
+// spaces are before words, and after quotes.
+const spaces = " \t\r\v\f"
+
+// word takes the first word of a line. It may have one part in quotes, which ends it: in "double" ones \n, \r, \t, \a,
+// \b, \xHH and a \ before any other character stand for one character, in 'single' ones \' does. It reports false if a
+// quote does not end, or something follows it at once.
 func (p *parser) word(line []byte) (rest []byte, ok bool) {
 	begin := len(p.text)
 	quote := byte(0)
 	for i := 0; i < len(line); i++ {
 		c := line[i]
 		switch {
-		case quote == 0 && (c == '"' || c == '\'') && i == 0:
+		case quote == 0 && (c == '"' || c == '\''):
 			quote = c
-		case quote == 0 && (c == ' ' || c == '\t'):
+		case quote == 0 && (c == ' ' || c == '\t' || c == '\r'):
 			p.args = append(p.args, p.text[begin:])
 			return line[i:], true
 		case quote != 0 && c == quote:
-			if i+1 < len(line) && line[i+1] != ' ' && line[i+1] != '\t' {
+			if i+1 < len(line) && !bytes.ContainsRune([]byte(spaces), rune(line[i+1])) {
 				return nil, false
 			}
 			p.args = append(p.args, p.text[begin:])
 			return line[i+1:], true
 		case quote != 0 && c == '\\' && i+1 < len(line) && (quote == '"' || line[i+1] == '\''):
-			i++
-			p.text = append(p.text, unescaped(line[i]))
+			one, n := unescaped(line[i+1:])
+			p.text = append(p.text, one)
+			i += n
 		default:
 			p.text = append(p.text, c)
 		}
@@ -246,14 +269,15 @@ func (p *parser) word(line []byte) (rest []byte, ok bool) {
 	return nil, true
 }
 
-func unescaped(c byte) byte {
-	switch c {
-	case 'n':
-		return '\n'
-	case 'r':
-		return '\r'
-	case 't':
-		return '\t'
+// unescaped returns what a \ and the n characters after it stand for.
+func unescaped(after []byte) (c byte, n int) {
+	if len(after) > 2 && after[0] == 'x' {
+		if x, err := strconv.ParseUint(string(after[1:3]), 16, 8); err == nil {
+			return byte(x), 3
+		}
 	}
-	return c
+	if i := bytes.IndexByte([]byte("nrtab"), after[0]); i >= 0 {
+		return "\n\r\t\a\b"[i], 1
+	}
+	return after[0], 1
 }

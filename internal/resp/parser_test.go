@@ -14,7 +14,9 @@ func parsed(data string) string {
 	var out []string
 	for {
 		args, n, err := p.next([]byte(data))
-		if err != nil {
+		if _, long := errors.AsType[longError](err); long {
+			args = [][]byte{[]byte(err.Error())}
+		} else if err != nil {
 			return strings.Join(append(out, err.Error()), "; ")
 		}
 		if n == 0 {
@@ -48,19 +50,28 @@ func TestParser(t *testing.T) {
 		"*x\r\n":               "Protocol error: invalid multibulk length",
 		"*007\r\n":             "rest *007\r\n",
 		"*+1\r\n$000000000000000004\r\nPING\r\n*1\r\n$0000000000000000004\r\nPING\r\n": "PING; PING",
-		"*\r\n":                             "Protocol error: invalid multibulk length",
-		"*1\rx\n":                           "Protocol error: invalid multibulk length",
-		"*1\n":                              "Protocol error: invalid multibulk length",
-		"*100000\r\n":                       "Protocol error: invalid multibulk length",
-		"*65\r\n":                           "Protocol error: invalid multibulk length",
-		"*" + strings.Repeat("1", 22):       "Protocol error: too big mbulk count string",
-		"*1\r\n:1\r\n":                      "Protocol error: expected '$', got \":\"",
-		"*1\r\n$-7\r\n":                     "Protocol error: invalid bulk length",
-		"*1\r\n$1048577\r\n":                "Protocol error: invalid bulk length",
-		"*1\r\n$" + strings.Repeat("1", 22): "Protocol error: too big bulk count string",
-		"*1\r\n$1\r\nabc":                   "Protocol error: expected the end of a line after an argument",
-		strings.Repeat("a", maxInline):      "Protocol error: too big inline request",
-		strings.Repeat("a ", 65) + "\r\n":   "Protocol error: too big inline request",
+		"*\r\n":   "Protocol error: invalid multibulk length",
+		"*1\rx\n": "Protocol error: invalid multibulk length",
+		"*1\n":    "Protocol error: invalid multibulk length",
+		"*65\r\n" + strings.Repeat("$1\r\na\r\n", 65) + "PING\r\n": "the command has more than 64 arguments: " +
+			"nothing of it was carried out; PING",
+		"*65\r\n:1\r\n": "Protocol error: expected '$', got \":\"",
+		"*70\r\n" + strings.Repeat("$16000\r\n"+strings.Repeat("a", 16000)+"\r\n",
+			66): "Protocol error: invalid bulk length",
+		"*1048577\r\n":                           "Protocol error: invalid multibulk length",
+		`a foo"b c" "\x41\a\b\xZZ\q\x"` + "\r\n": "a|foob c|A\a\bxZZqx",
+		"a b\rc\vd 'e'\v'f\\n'\x00 g\r\n":        "a|b|c\vd|e|f\\n",
+		"a \"b\x00\"\r\n":                        "Protocol error: unbalanced quotes in request",
+		`a \"b\"` + "\r\n":                       "Protocol error: unbalanced quotes in request",
+		"*" + strings.Repeat("1", 22):            "Protocol error: too big mbulk count string",
+		"*1\r\n:1\r\n":                           "Protocol error: expected '$', got \":\"",
+		"*1\r\n$-7\r\n":                          "Protocol error: invalid bulk length",
+		"*1\r\n$1048577\r\n":                     "Protocol error: invalid bulk length",
+		"*1\r\n$" + strings.Repeat("1", 22):      "Protocol error: too big bulk count string",
+		"*1\r\n$1\r\nabc":                        "Protocol error: expected the end of a line after an argument",
+		strings.Repeat("a", maxInline):           "Protocol error: too big inline request",
+		strings.Repeat("a ", 65) + "\r\nPING\r\n": "the command has more than 64 arguments: nothing of it " +
+			"was carried out; PING",
 		"*5\r\n" + strings.Repeat("$16000\r\n"+strings.Repeat("a", 16000)+"\r\n",
 			5): "the command has 80054 bytes; at most 65536 are carried out",
 	} {

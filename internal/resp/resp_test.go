@@ -407,7 +407,7 @@ func TestBadInput(t *testing.T) {
 	f := start(t, nil)
 	other := f.dial(t)
 	for what, data := range map[string]string{
-		"too many arguments":    "*100000\r\n",
+		"too many arguments":    "*1048577\r\n",
 		"a negative length":     "*2\r\n$-7\r\n",
 		"a long argument":       "*2\r\n$4\r\nECHO\r\n$1999999\r\n",
 		"no command":            strings.Repeat("x", 5000),
