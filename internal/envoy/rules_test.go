@@ -89,6 +89,15 @@ func TestStopWhenOver(t *testing.T) {
 	f.is("over; ok 3/minute left 3, ", "a=1 hits=0", "none=1")
 }
 
+// Two descriptors of one counter are asked about each by itself, as the original gets all counts before it adds to any,
+// and are charged one after the other: so a request of which the second is over counts everywhere.
+func TestStopWhenOverWithOneCounterTwice(t *testing.T) {
+	f := newFixture(t, twoKeys, func(o *envoy.Options) { o.StopWhenOver = true })
+	f.is("ok; ok 3/minute left 1", "a=1 hits=2")
+	f.is("over; ok 3/minute left 0, 60s; over 3/minute left 0, 60s; ok 1/hour left 0", "a=1", "a=1", "b=1")
+	f.is("over; over 3/minute left 0, 60s; over 3/minute left 0, 60s; ok 1/hour left 1", "a=1", "a=1", "b=2")
+}
+
 // A request that passes counts everywhere, also if a shadow limit or one of two quotas is over. One that a
 // look denies counts nowhere else.
 func TestStopWhenDenied(t *testing.T) {
