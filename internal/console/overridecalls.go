@@ -1,41 +1,42 @@
 package console
 
-import "github.com/weirlimit/weir/transport"
+import (
+	"time"
+
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+	"github.com/weirlimit/weir/transport"
+)
 
 // Calls are the methods of gRPC about overrides: they do what the paths of HTTP do.
 type Calls struct{ *Console }
 
-func calledFor(o *transport.Override) *Wanted {
-	w := &Wanted{Rule: o.Rule, Tenant: o.Tenant, User: o.User, IP: o.IP, Deny: o.Deny, Unlimited: o.Unlimited,
-		Limit: o.Limit, Why: o.Why}
-	if o.For > 0 {
-		w.For = o.For.String()
-	}
-	return w
-}
-
 // SetOverride implements [transport.Overrides].
-func (c Calls) SetOverride(o *transport.Override, by *transport.AdminCaller) error {
-	w := calledFor(o)
+func (c Calls) SetOverride(m *weirv1.SetOverrideRequest, by *transport.AdminCaller) error {
+	w := &Wanted{Rule: m.GetRule(), Tenant: m.GetTenant(), User: m.GetUser(), IP: m.GetIp(), Deny: m.GetDeny(),
+		Unlimited: m.GetUnlimited(), Limit: m.GetLimit(), Why: m.GetWhy()}
+	if us := m.GetForUs(); us > 0 {
+		w.For = (time.Duration(us) * time.Microsecond).String()
+	}
 	by.Subject(subjectOf(w), w.what())
 	return c.set(w, by)
 }
 
 // RemoveOverride implements [transport.Overrides].
-func (c Calls) RemoveOverride(o *transport.Override, by *transport.AdminCaller) error {
-	w := calledFor(o)
+func (c Calls) RemoveOverride(m *weirv1.RemoveOverrideRequest, by *transport.AdminCaller) error {
+	w := &Wanted{Rule: m.GetRule(), Tenant: m.GetTenant(), User: m.GetUser(), IP: m.GetIp()}
 	by.Subject(subjectOf(w), "removed")
 	return c.remove(w, by)
 }
 
 // ActiveOverrides implements [transport.Overrides].
-func (c Calls) ActiveOverrides(by *transport.AdminCaller) (list []transport.Override, only string) {
+func (c Calls) ActiveOverrides(by *transport.AdminCaller) *weirv1.OverridesResponse {
 	active := c.activeOverrides(by.Tenant())
+	out := &weirv1.OverridesResponse{Only: active.Only}
 	for i := range active.Overrides {
 		e := &active.Overrides[i]
-		list = append(list, transport.Override{Rule: e.Rule, Tenant: e.Tenant, User: e.User, IP: e.IP, Deny: e.Deny,
-			Unlimited: !e.Deny && e.Limit == "", Limit: e.Limit, Why: e.Why, By: e.By, Member: e.Member, ToldBy: e.ToldBy,
-			Set: e.Set, Until: e.Until})
+		out.Overrides = append(out.Overrides, &weirv1.Override{Rule: e.Rule, Tenant: e.Tenant, User: e.User, Ip: e.IP,
+			Decision: e.What(), By: e.By, Member: e.Member, Why: e.Why, ToldBy: e.ToldBy, SetUnixUs: e.Set.UnixMicro(),
+			UntilUnixUs: e.Until.UnixMicro()})
 	}
-	return list, active.Only
+	return out
 }
