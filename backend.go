@@ -81,7 +81,6 @@ func (b *remote) now() arith.Instant {
 	return arith.At(b.Now())
 }
 
-// Check implements [engine.Decider].
 func (b *remote) Check(ctx context.Context, set *rules.Set, r *Request, d *Decision, peek bool) error {
 	q := engine.Question{Set: set, Request: r}
 	m, err := set.Resolve(r, &q.Charge)
@@ -118,7 +117,6 @@ func (b *remote) holds(r *Request) error {
 	return engine.WithoutHold(r, "with this backend")
 }
 
-// Amend implements [engine.Decider].
 func (b *remote) Amend(ctx context.Context, q *engine.Question, a limiter.Amend) (Amended, error) {
 	if b.extras.Amend == nil {
 		return Amended{}, engine.NoHolds("with this backend")
@@ -135,7 +133,6 @@ func (b *remote) decide(ctx context.Context, now arith.Instant, q *engine.Questi
 	return nil
 }
 
-// CheckBatch implements [engine.Decider].
 func (b *remote) CheckBatch(ctx context.Context, set *rules.Set, rs []Request, ds []Decision,
 	peeks engine.Peeks) (bad engine.Undecided, _ error) {
 	var refused engine.Undecided
@@ -178,17 +175,14 @@ func (b *remote) CheckBatch(ctx context.Context, set *rules.Set, rs []Request, d
 	return bad, nil
 }
 
-// Refund implements [engine.Decider].
 func (b *remote) Refund(ctx context.Context, q *engine.Question, receipt Receipt) error {
 	return b.backend.Refund(ctx, b.now(), &q.Charge, receipt, q.AppendName)
 }
 
-// Reset implements [engine.Decider].
 func (b *remote) Reset(ctx context.Context, q *engine.Question) (int, error) {
 	return b.backend.Reset(ctx, b.now(), &q.Charge, q.AppendName)
 }
 
-// Explain implements [engine.Decider].
 func (b *remote) Explain(ctx context.Context, q *engine.Question, d *Decision) (*Explanation, error) {
 	now := b.now()
 	q.Charge.Peek, q.Charge.Dry = true, true
@@ -199,10 +193,8 @@ func (b *remote) Explain(ctx context.Context, q *engine.Question, d *Decision) (
 	return b.backend.Explain(ctx, now, &q.Charge, q.AppendName)
 }
 
-// RulesSet implements [engine.Decider].
 func (*remote) RulesSet(uint64) {}
 
-// Warnings implements [engine.Decider].
 func (b *remote) Warnings() []string {
 	if b.extras.Warnings != nil {
 		return b.extras.Warnings()
@@ -210,7 +202,6 @@ func (b *remote) Warnings() []string {
 	return nil
 }
 
-// Ready implements [engine.Decider].
 func (b *remote) Ready() error {
 	if b.extras.Ready != nil {
 		return b.extras.Ready()
@@ -218,5 +209,4 @@ func (b *remote) Ready() error {
 	return nil
 }
 
-// Close implements [engine.Decider].
 func (b *remote) Close() error { return b.backend.Close() }

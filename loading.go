@@ -71,17 +71,14 @@ func names(set *rules.Set) (out []string) {
 // warningsOnly is a handler of log records that leaves out what is not at least a warning.
 type warningsOnly struct{ slog.Handler }
 
-// Enabled implements [slog.Handler].
 func (h warningsOnly) Enabled(ctx context.Context, l slog.Level) bool {
 	return l >= slog.LevelWarn && h.Handler.Enabled(ctx, l)
 }
 
-// WithAttrs implements [slog.Handler].
 func (h warningsOnly) WithAttrs(a []slog.Attr) slog.Handler {
 	return warningsOnly{h.Handler.WithAttrs(a)}
 }
 
-// WithGroup implements [slog.Handler].
 func (h warningsOnly) WithGroup(name string) slog.Handler {
 	return warningsOnly{h.Handler.WithGroup(name)}
 }

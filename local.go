@@ -25,7 +25,6 @@ type withID struct {
 	id arith.Idempotency
 }
 
-// Check implements [engine.Decider].
 func (l *local) Check(_ context.Context, set *rules.Set, r *Request, d *Decision, peek bool) error {
 	if r.ID == "" {
 		var c arith.Charge
@@ -94,7 +93,6 @@ type upcoming struct {
 // whose counters are being prefetched.
 type lookahead [table.Ahead]upcoming
 
-// CheckBatch implements [engine.Decider].
 func (l *local) CheckBatch(_ context.Context, set *rules.Set, rs []Request, ds []Decision,
 	peeks engine.Peeks) (bad engine.Undecided, _ error) {
 	now := l.Now()
@@ -141,37 +139,29 @@ func (l *local) CheckBatch(_ context.Context, set *rules.Set, rs []Request, ds [
 	return bad, nil
 }
 
-// Amend implements [engine.Decider].
 func (l *local) Amend(_ context.Context, q *engine.Question, a limiter.Amend) (limiter.Amended, error) {
 	out, _ := l.Table.Amend(l.Now(), &q.Charge, a)
 	return out, nil
 }
 
-// Refund implements [engine.Decider].
 func (l *local) Refund(_ context.Context, q *engine.Question, receipt Receipt) error {
 	l.Table.Refund(l.Now(), &q.Charge, receipt)
 	return nil
 }
 
-// Reset implements [engine.Decider].
 func (l *local) Reset(_ context.Context, q *engine.Question) (int, error) {
 	return l.Table.Reset(l.Now(), &q.Charge), nil
 }
 
-// Explain implements [engine.Decider].
 func (l *local) Explain(_ context.Context, q *engine.Question, d *Decision) (*Explanation, error) {
 	now := l.Now()
 	return &Explanation{Now: now, Limits: l.Table.Explain(now, &q.Charge, d)}, nil
 }
 
-// RulesSet implements [engine.Decider].
 func (*local) RulesSet(uint64) {}
 
-// Ready implements [engine.Decider].
 func (*local) Ready() error { return nil }
 
-// Warnings implements [engine.Decider].
 func (*local) Warnings() []string { return nil }
 
-// Close implements [engine.Decider].
 func (*local) Close() error { return nil }

@@ -281,7 +281,6 @@ func fateOf(code uint32, message string, wait time.Duration) (fate, error) {
 	return unknown, &nodeError{message, ErrUnanswered}
 }
 
-// nodeError is an error with the text that the node sent.
 type nodeError struct {
 	text string
 	kind error

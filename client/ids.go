@@ -47,7 +47,6 @@ type idKind struct {
 	hold     time.Duration // for which they reserve; 0: they do not
 }
 
-// identified is the id of a check.
 type identified struct {
 	own ownID // if the request has none
 	ids idKind

@@ -213,8 +213,7 @@ func (n *node) finish(ctx context.Context, stream weirv1.Limiter_CheckStreamClie
 
 var (
 	// errLetGo is why nodes are down that the client does not ask any more.
-	errLetGo = errors.New("the node is not a member any more")
-	// errSilent is wrapped if a node does not answer.
+	errLetGo  = errors.New("the node is not a member any more")
 	errSilent = errors.New("it does not answer")
 	// errReply is wrapped if a node's reply is not valid.
 	errReply = errors.New("a reply is not valid")

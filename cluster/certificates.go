@@ -9,7 +9,6 @@ import (
 	"github.com/weirlimit/weir/internal/certs"
 )
 
-// countGiven counts the texts that are not empty.
 func countGiven(texts ...string) (n int) {
 	for _, t := range texts {
 		if t != "" {

@@ -169,7 +169,6 @@ func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Re
 	return all, nil
 }
 
-// batchRoom is memory for the charges of a batch, their ids, and the matches.
 type batchRoom struct {
 	charges []arith.Charge
 	ids     []arith.Idempotency

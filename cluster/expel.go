@@ -11,7 +11,6 @@ import (
 // stateExpelled is the state of members that operators have thrown out, for people.
 const stateExpelled = "expelled"
 
-// expelled returns the names of the members that are expelled.
 func (m *member) expelled() (names []string) {
 	for _, e := range m.core.Registry().Expulsions() {
 		if !e.Back {

@@ -30,7 +30,6 @@ type ignoredPart struct {
 	reported time.Time
 }
 
-// add counts a part.
 func (i *ignored) add(part core.NotCredibleError) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -141,7 +141,6 @@ func (k *keeper) configure(c *core.Config) {
 // now returns the time of counters.
 func (k *keeper) now() limiter.Tick { return k.clock.at(k.m.sched.Now()) }
 
-// begin begins to save.
 func (k *keeper) begin() {
 	if k != nil {
 		go k.run()

@@ -16,7 +16,6 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Bounds of notes.
 const (
 	// MaxNoteBytes is the longest question, answer or news.
 	MaxNoteBytes = peer.MaxNoteBytes

@@ -83,7 +83,6 @@ func (s *Spec) calendar() calendar.Spec {
 	return c
 }
 
-// calendarProblems returns what is wrong with the fields of a calendar.
 func (s *Spec) calendarProblems(bad func(field, format string, args ...any)) {
 	if s.Calendar > CalendarYear {
 		bad("calendar", "there is no calendar number %d", s.Calendar)

@@ -119,7 +119,6 @@ func (s *Spec) blockProblems(bad func(field, format string, args ...any)) {
 	}
 }
 
-// ceilingProblems returns what is wrong with the ceiling.
 func (s *Spec) ceilingProblems(bad func(field, format string, args ...any)) {
 	full := s.Limit
 	if s.Algorithm == TokenBucket || s.Algorithm == LeakyBucket || s.Algorithm == GCRA {

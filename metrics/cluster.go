@@ -87,7 +87,6 @@ func newClusterCollector(stats func() ClusterStats) *clusterCollector {
 	}
 }
 
-// Collect implements [prometheus.Collector].
 func (c *clusterCollector) Collect(out chan<- prometheus.Metric) {
 	s := c.stats()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {

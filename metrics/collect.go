@@ -48,7 +48,6 @@ func (d *described) desc(name, help string, labels ...string) *prometheus.Desc {
 	return out
 }
 
-// Describe implements [prometheus.Collector].
 func (d *described) Describe(out chan<- *prometheus.Desc) {
 	for _, one := range d.all {
 		out <- one
@@ -123,7 +122,6 @@ func newCollector(m *Metrics) *collector {
 	}
 }
 
-// Collect implements [prometheus.Collector].
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for _, r := range *c.m.checks.all.Load() {
 		c.collectChecks(out, r)

@@ -10,7 +10,6 @@ import (
 // maxListeners is how many listeners are distinguished.
 const maxListeners = 64
 
-// connections are the counters of one listener.
 type connections struct {
 	listener string
 	open     atomic.Int64
@@ -52,7 +51,6 @@ func newConnectionCollector(m *Metrics) *connectionCollector {
 	}
 }
 
-// Collect implements [prometheus.Collector].
 func (c *connectionCollector) Collect(out chan<- prometheus.Metric) {
 	for name, l := range *c.m.connections.all.Load() {
 		if name == other && l.open.Load() == 0 {

@@ -66,7 +66,6 @@ func NewEnvoy(r Registerer, stats func() EnvoyStats) error {
 	})
 }
 
-// Collect implements [prometheus.Collector].
 func (c *envoyCollector) Collect(out chan<- prometheus.Metric) {
 	s := c.stats()
 	count := func(d *prometheus.Desc, n uint64, labels ...string) {

@@ -272,7 +272,6 @@ func (m *Metrics) rulesNamed(names []string) {
 	m.settles.keep(names, gone)
 }
 
-// rulesState is the state of the rules.
 type rulesState struct {
 	mu         sync.Mutex
 	known      bool // a set has been in force

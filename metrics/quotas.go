@@ -35,7 +35,6 @@ func NewQuotas(r Registerer, stats func() QuotaStats) error {
 	})
 }
 
-// Collect implements [prometheus.Collector].
 func (c *quotaCollector) Collect(out chan<- prometheus.Metric) {
 	s := c.stats()
 	gauge := func(d *prometheus.Desc, n int64) {

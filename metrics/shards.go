@@ -13,7 +13,6 @@ import (
 
 // Bounds on the number of time series.
 const (
-	// maxRules is how many rule names are distinguished.
 	maxRules = 1000
 	// maxRequests is how many pairs of method and code are distinguished.
 	maxRequests = 256
@@ -146,7 +145,6 @@ func resultName(i int) string {
 // sources is above all values of limiter.Source.
 const sources = 11
 
-// checkCounters are the counters of one rule.
 type checkCounters struct {
 	rule   string
 	shards []checkShard
@@ -240,7 +238,6 @@ type refusedShard struct {
 	_ [64 - 8*reasons]byte // pads to the end of the cache line
 }
 
-// request is a kind of request.
 type request struct{ method, code string }
 
 func (r request) clean() request { return request{label(r.method), label(r.code)} }

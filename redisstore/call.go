@@ -140,7 +140,6 @@ var errChanged = errors.New("a limit changed")
 // errHeld reports a counter whose key has holds. Only the scripts that know holds can handle it.
 var errHeld = fmt.Errorf("%w: its key has holds", errChanged)
 
-// errReply reports an invalid answer of a script.
 var errReply = errors.New("the script's answer is not valid")
 
 // command returns the call with the hash of the script, or with its full text.

@@ -97,7 +97,6 @@ func (s *Store) fail(h *health, route string, err error) {
 	s.spawn(func() { s.recover(h, o, route) })
 }
 
-// logOutage logs an outage that has not ended.
 func (s *Store) logOutage(h *health, o *outage) {
 	facts := []any{"address", strings.Join(s.config.Addrs, ","), "because", reason(o.because)}
 	if h.unlogged > 0 {

@@ -102,7 +102,6 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// refused returns the error for a configuration that Redis refuses.
 func (s *Store) refused(why error, advice string) error {
 	return fmt.Errorf("%w Redis configuration: %s refuses it: %w: %s",
 		limiter.ErrInvalid, strings.Join(s.config.Addrs, ","), why, advice)

@@ -71,7 +71,6 @@ func (d alternating) fields(w *drawing, list **node) []field {
 	}
 }
 
-// itemFields are the fields of one alternative.
 func (d alternating) itemFields(w *drawing, name **node) []field {
 	return []field{
 		{"name", func(_, v *node) { *name = v }},

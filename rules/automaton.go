@@ -119,7 +119,6 @@ func newAutomaton(trees []*syntax.Regexp) *automaton {
 	return m.auto
 }
 
-// add adds the program of a pattern.
 func (m *machine) add(prog *syntax.Prog, pattern uint32) {
 	base := uint32(len(m.insts))
 	for _, in := range prog.Inst {

@@ -39,7 +39,6 @@ type amount struct {
 	def      uint64 // if the request lacks the attribute
 }
 
-// of returns the cost of a check.
 func (c *costs) of(r *limiter.Request, ip *requestAddress) uint64 {
 	for i := range c.methods {
 		if equalUpper(c.methods[i].method, r.Method) {

@@ -23,7 +23,6 @@ const (
 // counterSays are the options with which a file says that a limit is meant as it counts.
 func counterSays() []string { return []string{"algorithm", "rounding", "weight"} }
 
-// hints returns the hints of valid rules and quotas.
 func hints(rules, quotas []definition) (out []Warning) {
 	for _, all := range [][]definition{quotas, rules} {
 		for i := range all {

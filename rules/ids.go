@@ -111,7 +111,6 @@ type holding struct {
 	bars *rule
 }
 
-// note adds a rule.
 func (h *holding) note(u *rule, r *limiter.Request) {
 	if h.by == nil || u.ids.slots && !h.by.ids.slots {
 		h.by = u

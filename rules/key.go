@@ -29,7 +29,6 @@ const (
 
 const attributePrefix = "attr:"
 
-// part is one part of a key.
 type part struct {
 	kind partKind
 	fold folding // which spellings count together

@@ -258,7 +258,6 @@ func isNumber(text string) bool {
 	return bad == ""
 }
 
-// entry adds an entry of a table.
 func (d numbers) entry(n *numbering, name string, at *node, number string) {
 	switch {
 	case name == "":

@@ -129,7 +129,6 @@ func limitsOf(r *limiter.Request, index int) (out []*limiter.Limit) {
 	return out
 }
 
-// ownParts returns the parts of the key with an index.
 func ownParts(r *limiter.Request, index int) (parts string, ok bool) {
 	for i := range r.Limits {
 		parts := partsOf(r, i)

@@ -75,7 +75,6 @@ func (p *problems) addAt(line, column int, format string, args ...any) {
 // found returns how many problems there are.
 func (p *problems) found() int { return len(p.list) + p.omitted }
 
-// add reports a problem at a node.
 func (p *problems) add(n *node, format string, args ...any) {
 	p.addAt(n.Line, n.Column, format, args...)
 }

@@ -363,7 +363,6 @@ func (e *fullError) Error() string {
 		limiter.ErrInvalid, limiter.MaxKeys, e.what)
 }
 
-// Unwrap returns [limiter.ErrInvalid].
 func (*fullError) Unwrap() error { return limiter.ErrInvalid }
 
 func (n *counters) nothingToCount() error {

@@ -114,7 +114,6 @@ type definition struct {
 	flawed    bool            // it has problems
 }
 
-// title returns what the definition is, with its name.
 func (r *definition) title() string {
 	switch {
 	case r.quota:
@@ -191,7 +190,6 @@ func (d *decoder) requireName(n *node, r *definition, name *node) {
 	}
 }
 
-// kind returns what the definition is.
 func (r *definition) kind() string {
 	if r.quota {
 		return "quota"

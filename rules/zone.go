@@ -20,7 +20,6 @@ type zoning struct {
 	limits []int
 }
 
-// zones is a decoder of zones.
 type zones struct{ *decoder }
 
 // optionValue reports whether a value has the form that an option takes.

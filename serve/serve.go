@@ -116,7 +116,6 @@ func closeBackend(b weir.Backend) error {
 	return b.Close()
 }
 
-// serve makes the servers.
 func (s *Service) serve(node *weir.Node, c *Config, own http.Handler) (err error) {
 	w := c.Wire
 	w.Decider, w.Warnings, w.Observer = node, node.Warnings, s.metrics

@@ -17,7 +17,6 @@ import (
 // directory serves the members of the node's cluster over HTTP.
 type directory struct{ node *weir.Node }
 
-// Members implements [transport.Directory].
 func (d directory) Members() []transport.Member {
 	infos := d.node.Cluster().Members()
 	out := make([]transport.Member, len(infos))
@@ -40,7 +39,6 @@ func (d directory) Members() []transport.Member {
 	return out
 }
 
-// Forget implements [transport.Directory].
 func (d directory) Forget(name string) error {
 	err := d.node.Cluster().Forget(name)
 	if errors.Is(err, weir.ErrUnknownMember) {
@@ -50,10 +48,8 @@ func (d directory) Forget(name string) error {
 	return err
 }
 
-// Expel implements [transport.Directory].
 func (d directory) Expel(name string) error { return d.node.Cluster().Expel(name) }
 
-// Readmit implements [transport.Directory].
 func (d directory) Readmit(name string) error {
 	err := d.node.Cluster().Readmit(name)
 	if errors.Is(err, weir.ErrUnknownMember) {

@@ -66,7 +66,6 @@ func (c codec) Marshal(v any) (out mem.BufferSlice, err error) {
 // call of health or reflection, which also come back in the answer.
 const maxUncounted = 4 << 10
 
-// Unmarshal implements [encoding.CodecV2].
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	r, ok := v.(wireReader)
 	if !ok {

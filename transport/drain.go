@@ -86,7 +86,6 @@ func (s *endingStream) reason() error {
 	return overgrpc.Status(errStopping)
 }
 
-// Context implements [grpc.ServerStream].
 func (s *endingStream) Context() context.Context { return s.ctx }
 
 // RecvMsg implements [grpc.ServerStream]. It returns no message once the stream is to

@@ -219,7 +219,6 @@ type resetResult struct {
 	Counters int `json:"counters"`
 }
 
-// clearFields returns the fields of a reset.
 func (f *front) clearFields() []field { return append(f.resetFields(), tenantField()) }
 
 // serveReset deletes the counters of a request.

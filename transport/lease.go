@@ -21,7 +21,6 @@ const MaxLeases = 256
 // returning is how many leases of a message are returned at a time.
 const returning = 16
 
-// leaseCall is a call of Lease.
 type leaseCall struct {
 	message weirv1.LeaseRequest
 	hold    listen.Hold

@@ -119,7 +119,6 @@ func wrongType(err error) error {
 	return invalid("%s must be %s, not %s", e.Field, want, is)
 }
 
-// limit makes the limit.
 func (o *limitObject) limit() (*limiter.Limit, error) {
 	s := limiter.Spec{
 		Name: o.Name, Limit: o.Limit, SubWindows: o.SubWindows, Burst: o.Burst, DripUnits: o.DripUnits, Zone: o.Zone,

@@ -45,7 +45,6 @@ type field struct {
 	read func(q *question, raw json.RawMessage) error
 }
 
-// idFields returns the fields of the id of a request.
 func idFields() []field {
 	return []field{idField(), {"id_ttl_ms", func(q *question, raw json.RawMessage) error {
 		return decodeTime("id_ttl_ms", raw, &q.request.IDTTL)
@@ -86,7 +85,6 @@ func timeOf(name string, ms int64, to *time.Duration) error {
 	return nil
 }
 
-// checkFields returns the fields of a check.
 func (s *service) checkFields() []field {
 	return append(append(s.resetFields(), idFields()...), holdField(), costField(),
 		tenantField(), field{"peek", func(q *question, raw json.RawMessage) error {

@@ -35,7 +35,6 @@ func (s *service) refund(ctx context.Context, m *weirv1.RefundRequest) (*weirv1.
 	return &weirv1.RefundResponse{}, refund(ctx, &by, r, m.GetReceipt())
 }
 
-// refundFields returns the fields of a refund.
 func (s *service) refundFields() []field {
 	return append(s.resetFields(), costField(), idField(), field{"receipt", func(q *question, raw json.RawMessage) error {
 		return decode("receipt", raw, &q.sealed, "a string, as in an answer")

@@ -6,7 +6,6 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// Ring implements the service.
 func (s *service) Ring(ctx context.Context, _ *weirv1.RingRequest) (*weirv1.RingResponse, error) {
 	begin := s.begin()
 	by, err := s.identify(ctx)

@@ -244,7 +244,6 @@ type healthService struct {
 	ready func() error
 }
 
-// Check implements the service.
 func (h *healthService) Check(ctx context.Context, m *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse,
 	error) {
 	out, err := h.Server.Check(ctx, m)

@@ -23,7 +23,6 @@ type amended struct {
 // cancelFields returns the fields that identify a reservation.
 func (s *service) cancelFields() []field { return append(s.resetFields(), idFields()...) }
 
-// settleFields returns the fields of a settlement.
 func (s *service) settleFields() []field {
 	return append(s.cancelFields(),
 		field{"actual", func(q *question, raw json.RawMessage) error {
@@ -64,7 +63,6 @@ func decodeNamed(raw json.RawMessage, to *map[string]int64) error {
 	return nil
 }
 
-// extendFields returns the fields of an extension.
 func (s *service) extendFields() []field { return append(s.cancelFields(), holdField(), costField()) }
 
 // settle settles the reservation that a question is about.

@@ -70,7 +70,6 @@ func newSite(routes map[string]route, front *frontend.Frontend, o Observer, g *g
 	return s
 }
 
-// ServeHTTP implements [http.Handler].
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var begin time.Time
 	if s.observer != nil {

@@ -35,7 +35,6 @@ func undecodable(err error) error {
 	return fmt.Errorf("%w: %w: %w", limiter.ErrInvalid, errUndecodable, err)
 }
 
-// invalid returns an error that wraps ErrInvalid.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{limiter.ErrInvalid}, args...)...)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/weirlimit/weir/internal/frontend"
 )
 
-// statusWriter records the status.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
@@ -25,7 +24,6 @@ type statusWriter struct {
 	decided           bool   // the status is that of a decision, not of a refusal
 }
 
-// WriteHeader implements [http.ResponseWriter].
 func (w *statusWriter) WriteHeader(status int) {
 	if w.instead != 0 {
 		w.Header().Set(fields.InsteadOf, strconv.Itoa(status))
@@ -47,7 +45,6 @@ type body struct {
 	n    int // bytes that were read
 }
 
-// Read implements [io.Reader].
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.over = b.over || errors.Is(err, io.EOF)

@@ -126,7 +126,6 @@ func (c *caller) over(what string, n int, d *limiter.Decision) error {
 	return &overBudgetError{text, d.RetryAfter}
 }
 
-// OpenStream implements [frontend.Caller].
 func (c *caller) OpenStream() error {
 	u := c.budget.used
 	u.mu.Lock()
@@ -146,7 +145,6 @@ func plural(n int, what string) string {
 	return strconv.Itoa(n) + " " + what + "s"
 }
 
-// CloseStream implements [frontend.Caller].
 func (c *caller) CloseStream() {
 	u := c.budget.used
 	u.mu.Lock()
@@ -162,13 +160,11 @@ type overBudgetError struct {
 
 func (e *overBudgetError) Error() string { return e.text }
 
-// Unwrap returns [frontend.ErrBudget].
 func (e *overBudgetError) Unwrap() error { return frontend.ErrBudget }
 
 // RetryAfter returns how long to wait.
 func (e *overBudgetError) RetryAfter() time.Duration { return e.wait }
 
-// budget returns a reader of a budget.
 func (l *loader) budget(c *caller) func(*node) {
 	return func(n *node) {
 		b := &c.budget

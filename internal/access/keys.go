@@ -43,7 +43,6 @@ func (k *keySet) find(id string) (any, error) {
 		"them")
 }
 
-// all returns the keys.
 func (k *keySet) all() []any {
 	if k.any != nil {
 		return []any{k.any}
@@ -59,7 +58,6 @@ func (k *keySet) serves(algorithms []string) bool {
 	})
 }
 
-// kinds lists the kinds of the keys.
 func (k *keySet) kinds() string {
 	var out []string
 	for _, key := range k.all() {
@@ -178,7 +176,6 @@ func (k *keySet) readJWKS(data []byte) (n int, err error) {
 	return n, nil
 }
 
-// key returns the public key.
 func (w *webKey) key() (any, error) {
 	switch w.Kty {
 	case "RSA":

@@ -38,7 +38,6 @@ type policy struct {
 	mark      *mark
 }
 
-// issuer verifies the tokens of one issuer.
 type issuer struct {
 	name   string
 	tokens *identity.Tokens
@@ -63,13 +62,10 @@ type permission struct {
 	scope   limiter.Scope // nil: all rules
 }
 
-// Name implements [frontend.Caller].
 func (c *caller) Name() string { return c.name }
 
-// Tenant implements [frontend.Caller].
 func (c *caller) Tenant() string { return c.tenant }
 
-// May implements [frontend.Caller].
 func (c *caller) May(a frontend.Action) (limiter.Scope, error) {
 	if a < frontend.Actions && c.may[a].allowed {
 		return c.may[a].scope, nil
@@ -255,7 +251,6 @@ func (l *loader) anonymous(n *node) {
 	l.policy.anonymous = c
 }
 
-// identity reads an identity.
 func (l *loader) identity(n *node) {
 	c := &caller{}
 	var proofs []string

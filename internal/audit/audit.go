@@ -80,7 +80,6 @@ const (
 	kinds
 )
 
-// kindOf returns the kind of an event.
 func kindOf(e *frontend.AuditEvent) kind {
 	k := done
 	switch {
@@ -176,7 +175,6 @@ func (r *rates) sweep(now limiter.Tick) {
 	}
 }
 
-// event is an event with its time.
 type event struct {
 	frontend.AuditEvent
 	at time.Time
@@ -227,7 +225,6 @@ func (t *trouble) ends() bool {
 	return was
 }
 
-// output is where lines go. One goroutine uses it.
 type output interface {
 	// Write writes a line.
 	Write(line []byte) (int, error)
@@ -347,7 +344,6 @@ func (l *Log) run() {
 	}
 }
 
-// rest writes the events that wait.
 func (l *Log) rest() {
 	for {
 		select {

@@ -26,7 +26,6 @@ func (standardError) Write(line []byte) (int, error) { return os.Stderr.Write(li
 func (standardError) look() error                    { return nil }
 func (standardError) Close() error                   { return nil }
 
-// file is a file that is appended to.
 type file struct {
 	what, name string
 	*os.File

@@ -58,7 +58,6 @@ type Store struct {
 	problem string // the last that Poll returned, "" if the files are those in force
 }
 
-// files is the contents of the files.
 type files struct {
 	cert, key, ca []byte
 	warning       string // about the mode of the key

@@ -101,7 +101,6 @@ func (d *decider) prefetchIDs(t *turn, charge *arith.Charge) {
 	}
 }
 
-// prefetch prefetches the counters of keys[from:to].
 func (in *intake) prefetch(keys []peer.Key, from, to int) {
 	for i := from; i < min(to, len(keys)); i++ {
 		k := &keys[i]

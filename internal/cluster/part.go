@@ -81,7 +81,6 @@ func (ps *partitions) at(t *turn, id uint16, step func(*replica.Replica, *replic
 	}
 }
 
-// each runs a step of every partition.
 func (ps *partitions) each(t *turn, step func(*replica.Replica, *replica.Step)) {
 	for _, p := range ps.parts {
 		p.run(t, step)

@@ -47,7 +47,6 @@ func (e *NotCredibleError) Error() string {
 }
 func (e *NotCredibleError) Unwrap() error { return errNotCredible }
 
-// distrust reports that a part of a frame was ignored.
 func (r *reports) distrust(from peer.Instance, what string) {
 	r.problem("a part of a frame was ignored", &NotCredibleError{from, what})
 }

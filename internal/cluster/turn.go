@@ -45,7 +45,6 @@ func (a *asked) once(id uint64, life time.Duration) {
 	}
 }
 
-// view returns the view in force.
 func (t *turn) view() *view.View { return t.c.view.Load() }
 
 func (c *Core) begin() *turn {

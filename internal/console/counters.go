@@ -127,7 +127,6 @@ func (c mover) serveExport(w http.ResponseWriter, r *http.Request, by transport.
 	}
 }
 
-// exportOf reads what is to be exported.
 func (c mover) exportOf(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller) (q exported, err error) {
 	q.Last = 2 * table.Partitions
 	if err = by.MayAll(); err != nil {

@@ -137,7 +137,6 @@ func (x *pager) export(part int, keys []uint64) (mine bool) {
 	})
 }
 
-// line returns a line, and whether it is wanted.
 func (x *pager) line(part int, e *table.Entry) (json.RawMessage, bool) {
 	l, ok := x.Line(part, e, x.at, x.q.Rule)
 	if !ok || len(x.q.Keys) > 0 && !slices.Contains(x.q.Keys, l.Key) {
@@ -147,7 +146,6 @@ func (x *pager) line(part int, e *table.Entry) (json.RawMessage, bool) {
 	return b, err == nil
 }
 
-// gathering is one export of all members.
 type gathering struct {
 	mover
 	q      exported

@@ -22,7 +22,6 @@ const (
 	MaxImported = 2000
 )
 
-// imports are lines to be imported.
 type imports struct {
 	Lines   []json.RawMessage `json:"lines"`
 	Replace bool              `json:"replace,omitempty"`

@@ -133,7 +133,6 @@ func stateOf(m *weir.Member) string {
 	return m.State
 }
 
-// membersLook shows the members.
 type membersLook struct {
 	Names   []string    `json:"-"`
 	List    []memberRow `json:"list"`

@@ -293,7 +293,6 @@ func mayOverride(by *transport.AdminCaller, rule, tenant string) error {
 	return nil
 }
 
-// errNoOverride is the error for an override that is not in force.
 var errNoOverride = fmt.Errorf("%w: there is no such override in force: list them with weir override list",
 	limiter.ErrInvalid)
 

@@ -20,7 +20,6 @@ import (
 //go:embed web
 var web embed.FS
 
-// pageOf is a page.
 type pageOf struct {
 	name, path, title, word string
 	sections                []string // that change while one looks
@@ -71,7 +70,6 @@ func pageNamed(name string) pageOf {
 	return pageOf{name: name, path: signInPath, title: "Who are you?", word: "Sign in"}
 }
 
-// shown is what the templates get.
 type shown struct {
 	*look
 	Page    pageView
@@ -177,7 +175,6 @@ func security(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// pageRoutes are the paths of the pages.
 func (c *Console) pageRoutes(to map[string]transport.AdminRoute) {
 	for _, p := range pages() {
 		to[p.path] = transport.AdminRoute{Page: true, Action: "console", Serve: c.servePage(p, false)}
@@ -212,7 +209,6 @@ func (c *Console) serveFile(name, kind string) func(http.ResponseWriter, *http.R
 	}
 }
 
-// fill makes what a page shows.
 func (c *Console) fill(ctx context.Context, p pageOf, q url.Values, by *transport.AdminCaller) (*look, error) {
 	l := &look{At: c.config.Now().UTC(), Frame: c.frame(by.Tenant())}
 	var err error
@@ -295,7 +291,6 @@ func (c *Console) serveJSON(w http.ResponseWriter, r *http.Request, by *transpor
 	writeJSON(w, l)
 }
 
-// shownOf returns what the templates get.
 func (c *Console) shownOf(r *http.Request, by *transport.AdminCaller, p pageOf, l *look) *shown {
 	s := &shown{look: l, Command: p.command, Mark: c.mark(r, by), Name: by.Name(), Session: cookie(r) != "",
 		TLS: r.TLS != nil, Version: c.version, Flash: c.flash(r, by)}

@@ -101,7 +101,6 @@ type RuleLine struct {
 	whole string // all of it
 }
 
-// linesOf describes rules.
 func linesOf(list []rules.RuleInfo) []RuleLine {
 	out := make([]RuleLine, len(list))
 	for i := range list {

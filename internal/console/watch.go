@@ -137,7 +137,6 @@ func (e *events) add(at time.Time, text string) {
 	e.list = append(e.list, event{at.UTC(), text})
 }
 
-// since returns those since a time.
 func (e *events) since(t time.Time) []event {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -176,10 +176,8 @@ func (h ranked) Less(i, j int) bool {
 }
 func (h ranked) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 
-// Push implements [heap.Interface].
 func (h *ranked) Push(x any) { *h = append(*h, x.(rank)) }
 
-// Pop implements [heap.Interface].
 func (h *ranked) Pop() any { *h = (*h)[:len(*h)-1]; return nil }
 
 // add adds a key, or drops the least of more than most.
@@ -318,7 +316,6 @@ func Merge(into []Key, from string, keys []Key) []Key {
 	return into
 }
 
-// last returns the last of a list, ordered.
 func last[T any](list []T, most int, order func(a, b T) int) []T {
 	slices.SortStableFunc(list, order)
 	return list[max(0, len(list)-most):]

@@ -19,7 +19,6 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Bounds.
 const (
 	// DefaultBytes is the memory that a record takes by default.
 	DefaultBytes = 64 << 20
@@ -142,7 +141,6 @@ type group struct {
 	more  list
 }
 
-// entry is a key.
 type entry struct {
 	prev, next *entry
 	id         uint64
@@ -219,7 +217,6 @@ func (r *Record) Denied(over string, q *limiter.Request, d *limiter.Decision) {
 	}
 }
 
-// add adds a key.
 func (r *Record) add(s *shard, id uint64, name []byte, q *limiter.Request, d *limiter.Decision,
 	l *limiter.LimitDecision) *entry {
 	e := &entry{id: id, rule: strings.Clone(d.Rule), tenant: strings.Clone(q.Tenant), bytes: entryBytes}

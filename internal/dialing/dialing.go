@@ -134,7 +134,6 @@ type clientTLS struct {
 	store *certs.Store
 }
 
-// ClientHandshake implements [credentials.TransportCredentials].
 func (c *clientTLS) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn,
 	credentials.AuthInfo, error) {
 	out, info, err := c.TransportCredentials.ClientHandshake(ctx, authority, conn)
@@ -151,7 +150,6 @@ type alerted struct{ net.Conn }
 // alertWait bounds the wait for an alert after a failed write: what a node had to say is there already.
 const alertWait = 100 * time.Millisecond
 
-// Write implements [net.Conn].
 func (c *alerted) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	if err == nil || c.SetReadDeadline(time.Now().Add(alertWait)) != nil {
@@ -164,7 +162,6 @@ func (c *alerted) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Clone implements [credentials.TransportCredentials].
 func (c *clientTLS) Clone() credentials.TransportCredentials {
 	return &clientTLS{c.TransportCredentials.Clone(), c.store}
 }
@@ -206,7 +203,6 @@ type tokenTransport struct {
 	*http.Transport
 }
 
-// RoundTrip implements [http.RoundTripper].
 func (t *tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := t.of.allowed(r.URL.Host); err != nil || r.URL.Scheme != "https" && !onThisMachine(r.URL.Host) {
 		return nil, errPlainToken

@@ -82,7 +82,6 @@ type perCall struct {
 	secure bool
 }
 
-// GetRequestMetadata implements [credentials.PerRPCCredentials].
 func (p perCall) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	token, err := p.file.read()
 	if err != nil {
@@ -91,5 +90,4 @@ func (p perCall) GetRequestMetadata(context.Context, ...string) (map[string]stri
 	return map[string]string{"authorization": "Bearer " + token}, nil
 }
 
-// RequireTransportSecurity implements [credentials.PerRPCCredentials].
 func (p perCall) RequireTransportSecurity() bool { return p.secure }

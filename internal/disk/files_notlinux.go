@@ -2,5 +2,4 @@
 
 package disk
 
-// Sync implements [File].
 func (f file) Sync() error { return f.File.Sync() }

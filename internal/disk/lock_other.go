@@ -7,7 +7,6 @@ import (
 	"io"
 )
 
-// Lock implements [Files].
 func (d *directory) Lock() (io.Closer, error) {
 	return nil, errors.New("a data directory cannot be locked on this system")
 }

@@ -92,7 +92,6 @@ func header(number uint64, end int64, i *Identity) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli()))
 }
 
-// head is what the header of a segment says.
 type head struct {
 	size int   // of the header
 	end  int64 // of the segment before

@@ -306,7 +306,6 @@ func (s *Store) Aged() (keys []uint32) {
 	return keys
 }
 
-// begin begins a segment.
 func (s *Store) begin() error {
 	if s.file != nil {
 		if err := s.sync(); err != nil {

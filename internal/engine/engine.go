@@ -107,7 +107,6 @@ type Node struct {
 	Table *table.Table
 	// Slices are the rates of keys that it has divided.
 	Slices Slices
-	// Tables configures Table.
 	Tables table.Config
 	// Secret and ClusterName key the hash that names counters.
 	Secret      []byte
@@ -122,8 +121,7 @@ type Node struct {
 	// elapsed since.
 	Clock  func() time.Time
 	Opened time.Time
-	// Rules are the rules in force.
-	Rules atomic.Pointer[rules.Set]
+	Rules  atomic.Pointer[rules.Set]
 	// Text is the file that the rules were made from; nil if there is none.
 	Text atomic.Pointer[Text]
 	// Closed is set once, when the node closes.

@@ -47,7 +47,6 @@ func (l *limits) of(c *config.Limit, override bool) (*limiter.Limit, error) {
 	return out, err
 }
 
-// make returns a new limit.
 func (l *limits) make(c *config.Limit, override bool) (*limiter.Limit, error) {
 	spec := c.Spec(l.algorithm)
 	if override {

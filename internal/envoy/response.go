@@ -61,7 +61,6 @@ func (s *Service) overLimit(n int) *rls.RateLimitResponse {
 	return out
 }
 
-// status returns the status of one descriptor.
 func (s *Service) status(it *item, now time.Time) *rls.RateLimitResponse_DescriptorStatus {
 	out := &rls.RateLimitResponse_DescriptorStatus{Code: rls.RateLimitResponse_OK}
 	switch {

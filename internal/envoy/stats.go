@@ -76,7 +76,6 @@ type counters struct{ total, over, near, within, shadow, negative atomic.Uint64 
 // other stands for the keys beyond maxSeries.
 const other = "other"
 
-// of returns the counters of a limit.
 func (s *stats) of(labels []string) *counters {
 	k := seriesKey{domain: labels[0]}
 	if len(labels) > 1 {
@@ -163,7 +162,6 @@ func (s *stats) decided(it *item) {
 	}
 }
 
-// called counts a call.
 func (s *stats) called(d time.Duration, err error) {
 	s.calls.Add(1)
 	s.nanoseconds.Add(uint64(max(0, d)))

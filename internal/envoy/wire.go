@@ -167,7 +167,6 @@ type invalidError struct{ text string }
 
 func (e invalidError) Error() string { return e.text }
 
-// Unwrap returns [limiter.ErrInvalid].
 func (invalidError) Unwrap() error { return limiter.ErrInvalid }
 
 func invalid(format string, args ...any) error { return invalidError{fmt.Sprintf(format, args...)} }

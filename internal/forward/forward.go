@@ -22,7 +22,6 @@ import (
 
 // Options configures a handler. Decider and Proxies are required.
 type Options struct {
-	// Decider decides.
 	Decider httplimit.Decider
 	// Proxies are the networks of proxies that are believed. Others get status 403.
 	Proxies []netip.Prefix
@@ -93,7 +92,6 @@ func New(o Options) (http.Handler, error) {
 	return &handler{o, limit}, nil
 }
 
-// ServeHTTP implements [http.Handler].
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status, err := front.DeniedAs(r.URL.RawQuery)
 	to := &answer{ResponseWriter: w, status: status}
@@ -178,7 +176,6 @@ type answer struct {
 	decided bool
 }
 
-// WriteHeader implements [http.ResponseWriter].
 func (a *answer) WriteHeader(status int) {
 	if a.status != 0 || a.decided && status != http.StatusOK {
 		a.Header().Set(front.InsteadOf, strconv.Itoa(status))

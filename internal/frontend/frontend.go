@@ -8,7 +8,6 @@ import (
 
 // Config is what the server of any protocol is given. Only Decider is required.
 type Config struct {
-	// Decider decides.
 	Decider Decider
 	// Access, if not nil, identifies callers, and decides in place of AllowRequestLimits,
 	// AllowReset and AllowRefunds.

@@ -23,7 +23,6 @@ type item struct {
 	end     limiter.Tick // of its unit of the calendar; 0: it has none
 }
 
-// has reports whether the item has a flag.
 func (it *item) has(b pb.Behavior) bool { return it.in.GetBehavior()&b != 0 }
 
 // leaky reports whether the item's algorithm is a leaky bucket.

@@ -41,7 +41,6 @@ func newLimits(zone string, now func() time.Time) limits {
 	return limits{zone, recent.New[rate, *limiter.Limit](maxLimits, limitLife, now)}
 }
 
-// of returns the limit of a rate.
 func (l *limits) of(r rate) (*limiter.Limit, error) {
 	if out, ok := l.kept.Get(r); ok {
 		return out, nil
@@ -53,7 +52,6 @@ func (l *limits) of(r rate) (*limiter.Limit, error) {
 	return out, err
 }
 
-// spec returns the limit of a rate.
 func (l *limits) spec(r rate) limiter.Spec {
 	switch {
 	case r.leaky:

@@ -71,7 +71,6 @@ func (r *run) add(ctx context.Context, in *pb.RateLimitReq, out *pb.RateLimitRes
 	}
 }
 
-// actionOf returns what an item asks for.
 func actionOf(it *item) frontend.Action {
 	switch hits := it.in.GetHits(); {
 	case it.has(pb.Behavior_RESET_REMAINING):

@@ -12,7 +12,6 @@ import (
 	"unsafe"
 )
 
-// The ring.
 const (
 	seconds = 300  // slots of a second
 	tens    = 8640 // slots of ten seconds

@@ -19,10 +19,8 @@ type answerPool struct {
 	large  bool // it has room of its own
 }
 
-// Get implements [mem.BufferPool].
 func (p *answerPool) Get(length int) *[]byte { return p.Buffers.Get(length) }
 
-// Put implements [mem.BufferPool].
 func (p *answerPool) Put(b *[]byte) {
 	p.conn.sent(p)
 	p.conn, p.stream = nil, nil

@@ -33,7 +33,6 @@ func Apart(l net.Listener, log *slog.Logger) net.Listener {
 	return &apartListener{Listener: l, log: log}
 }
 
-// Accept implements [net.Listener].
 func (l *apartListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -158,7 +157,6 @@ type awaited struct {
 	over bool
 }
 
-// Read implements [io.Reader].
 func (b *awaited) Read(p []byte) (n int, err error) {
 	if b.over {
 		return b.ReadCloser.Read(p)
@@ -190,7 +188,6 @@ func (c *apartConn) serve(on bool) {
 	}
 }
 
-// Close implements [net.Conn].
 func (c *apartConn) Close() error {
 	c.of.mu.Lock()
 	is := func(o *apartConn) bool { return o == c }

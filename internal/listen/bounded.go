@@ -79,7 +79,6 @@ func bound(l net.Listener, most, mostFrom int, log *slog.Logger) *boundedListene
 	}
 }
 
-// Accept implements [net.Listener].
 func (l *boundedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -250,7 +249,6 @@ func NoteIdle(c net.Conn, idle bool, now time.Time) {
 	}
 }
 
-// Close implements [net.Conn].
 func (c *boundedConn) Close() error {
 	c.of.mu.Lock()
 	c.of.leave(c)

@@ -28,7 +28,6 @@ const (
 type framesTo interface {
 	// frame receives the header of a frame of a stream, which has so many bytes.
 	frame(kind, flags byte, stream uint32, size int)
-	// part receives a part of the data of a stream.
 	part(stream uint32, data []byte)
 }
 

@@ -25,7 +25,6 @@ func ServerTLS(by *TLS, log *HandshakeLog) credentials.TransportCredentials {
 	return &serverTLS{withProtocols(by.Config, "h2"), by.Optional, log, new(records.Joiner)}
 }
 
-// ServerHandshake implements [credentials.TransportCredentials].
 func (s *serverTLS) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	w, ok := c.(*watchedConn)
 	if !ok || w.secured == nil {
@@ -44,18 +43,14 @@ func (s *serverTLS) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo,
 	}, nil
 }
 
-// ClientHandshake implements [credentials.TransportCredentials].
 func (s *serverTLS) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, errors.New("these credentials are a server's")
 }
 
-// Info implements [credentials.TransportCredentials].
 func (s *serverTLS) Info() credentials.ProtocolInfo {
 	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 }
 
-// Clone implements [credentials.TransportCredentials].
 func (s *serverTLS) Clone() credentials.TransportCredentials { c := *s; return &c }
 
-// OverrideServerName implements [credentials.TransportCredentials].
 func (s *serverTLS) OverrideServerName(string) error { return nil }

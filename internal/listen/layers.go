@@ -15,7 +15,6 @@ type begunConn struct {
 	first []byte // what is to be read before the rest; used by one reader
 }
 
-// Read implements [net.Conn].
 func (c *begunConn) Read(p []byte) (int, error) {
 	if len(c.first) > 0 && len(p) > 0 {
 		n := copy(p, c.first)

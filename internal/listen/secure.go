@@ -180,7 +180,6 @@ func (l *eitherListener) look(c net.Conn) {
 	}
 }
 
-// Accept implements [net.Listener].
 func (l *eitherListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.begun:
@@ -192,7 +191,6 @@ func (l *eitherListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements [net.Listener].
 func (l *eitherListener) Close() error {
 	l.closing.Do(func() { close(l.done) })
 	return l.Listener.Close()
@@ -209,7 +207,6 @@ func HTTPLog(log *slog.Logger, front *frontend.Frontend) slog.Handler {
 	return &httpLog{log.Handler(), NewHandshakeLog(log, "HTTP", front)}
 }
 
-// Handle implements [slog.Handler].
 func (h *httpLog) Handle(ctx context.Context, r slog.Record) error {
 	if rest, ok := strings.CutPrefix(r.Message, "http: TLS handshake error from "); ok {
 		from, why, _ := strings.Cut(rest, ": ")

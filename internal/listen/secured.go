@@ -20,7 +20,6 @@ type securedConn struct {
 	known frontend.Known           // who state proves
 }
 
-// Read implements [net.Conn].
 func (c *securedConn) Read(p []byte) (int, error) {
 	if l := c.layer.Load(); l != nil {
 		return (*l).Read(p)
@@ -28,7 +27,6 @@ func (c *securedConn) Read(p []byte) (int, error) {
 	return 0, errNoHandshake
 }
 
-// Write implements [net.Conn].
 func (c *securedConn) Write(p []byte) (int, error) {
 	if l := c.layer.Load(); l != nil {
 		return (*l).Write(p)

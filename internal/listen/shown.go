@@ -19,7 +19,6 @@ type connAddr struct {
 	conn *watchedConn
 }
 
-// Shown implements [overgrpc.Shower].
 func (a connAddr) Shown(ctx context.Context) (c frontend.Credentials, known bool) {
 	if !a.conn.of.Noted {
 		return c, false

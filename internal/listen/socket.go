@@ -59,7 +59,6 @@ type socket struct {
 // Addr returns the path to which the socket was moved.
 func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }
 
-// Close implements [net.Listener].
 func (s *socket) Close() (err error) {
 	s.once.Do(func() {
 		gone := os.Remove(s.path)

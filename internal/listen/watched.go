@@ -9,10 +9,8 @@ import (
 	"time"
 )
 
-// RemoteAddr implements [net.Conn].
 func (c *watchedConn) RemoteAddr() net.Addr { return connAddr{c.Conn.RemoteAddr(), c} }
 
-// Read implements [net.Conn].
 func (c *watchedConn) Read(p []byte) (int, error) {
 	for {
 		most := len(p)
@@ -76,7 +74,6 @@ func appendReset(dst []byte, stream uint32) []byte {
 	return binary.BigEndian.AppendUint32(dst, cancelCode)
 }
 
-// Write implements [net.Conn].
 func (c *watchedConn) Write(p []byte) (int, error) {
 	c.outMu.Lock()
 	defer c.outMu.Unlock()
@@ -89,7 +86,6 @@ func (c *watchedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements [net.Conn].
 func (c *watchedConn) Close() error {
 	c.mu.Lock()
 	if !c.closed {

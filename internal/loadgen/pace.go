@@ -23,7 +23,6 @@ func (p *Plan) due(at time.Duration) int64 {
 	return int64(math.Floor(at.Seconds()*p.Rate)) + 1
 }
 
-// steps returns the number of steps.
 func (p *Plan) steps() int64 { return int64((p.Long + step - 1) / step) }
 
 // pace sends the intended times of calls to a channel, as offsets from the start, until

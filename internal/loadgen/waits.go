@@ -20,7 +20,6 @@ const (
 	classes  = (41-7)*perPower + perPower
 )
 
-// classOf returns the class of a wait.
 func classOf(d time.Duration) int {
 	shift := max(0, bits.Len64(uint64(d))-8)
 	return shift*perPower + int(d>>shift)

@@ -3,7 +3,6 @@ package peer
 // Explanation is the reasons of a decision, as the member that decided gives them. It is
 // for people, and its times are those of that member's clock.
 type Explanation struct {
-	// ID is the ID of the reply.
 	ID uint64
 	// Limits are the reasons, in the order of the reply's results.
 	Limits []LimitExplanation

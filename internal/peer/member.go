@@ -59,7 +59,6 @@ type Member struct {
 	// AdminAddr is the address, as host:port, for operators on other machines; empty if
 	// there is none.
 	AdminAddr string
-	// RulesHash is the hash of the rules that the member has in force.
 	RulesHash uint64
 	// Wire is the version of the frames that the member speaks.
 	Wire uint16

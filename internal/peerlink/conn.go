@@ -207,7 +207,6 @@ func (c *conn) retire() {
 	}
 }
 
-// Read implements net.Conn.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.begin != nil {
 		if c.begin.Len() > 0 {
@@ -258,7 +257,6 @@ func (c *conn) early(n int) (int, error) {
 	return 0, err
 }
 
-// Write implements net.Conn.
 func (c *conn) Write(b []byte) (int, error) {
 	if err := c.SetWriteDeadline(time.Now().Add(c.stall)); err != nil {
 		return 0, err
@@ -269,7 +267,6 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Close implements net.Conn.
 func (c *conn) Close() error {
 	c.closes.Do(func() { close(c.gone) })
 	if p := c.port; p != nil {

@@ -88,7 +88,6 @@ func (c *codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// read decodes a message.
 func (c *codec) read(d *decoder, b []byte, m *message) error {
 	*m = message{in: m.in, early: m.early}
 	d.in.section, d.in.err = "the message", nil
@@ -169,7 +168,6 @@ func (c *codec) release(m *message) {
 	c.inboxes.Put(in)
 }
 
-// message appends a message.
 func (e *encoder) message(m *message) {
 	if m.hello != nil {
 		mark := e.open(1)
@@ -209,14 +207,12 @@ func (p *bufferPool) take() *[]byte {
 	return &b
 }
 
-// Get implements mem.BufferPool.
 func (p *bufferPool) Get(length int) *[]byte {
 	b := p.take()
 	*b = resize(*b, length)
 	return b
 }
 
-// Put implements mem.BufferPool.
 func (p *bufferPool) Put(b *[]byte) {
 	if cap(*b) <= keepBuffer {
 		*b = (*b)[:0]

@@ -28,7 +28,6 @@ func newPortCredentials(p *port) portCredentials {
 	return portCredentials{insecure.NewCredentials(), p}
 }
 
-// Clone implements credentials.TransportCredentials.
 func (d portCredentials) Clone() credentials.TransportCredentials {
 	return portCredentials{d.TransportCredentials.Clone(), d.port}
 }
@@ -71,7 +70,6 @@ func (d portCredentials) ServerHandshake(raw net.Conn) (conn net.Conn, info cred
 // arrival is what gRPC keeps of a connection for its streams.
 type arrival struct{ conn *conn }
 
-// AuthType implements credentials.AuthInfo.
 func (arrival) AuthType() string { return "weir" }
 
 // arrivalOf returns the connection of a stream; nil if it did not come through the port.

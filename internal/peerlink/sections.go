@@ -2,7 +2,6 @@ package peerlink
 
 import "github.com/weirlimit/weir/internal/peer"
 
-// sections are the columns of all sections of a frame.
 type sections struct {
 	claims    []column[peer.Claim]
 	answers   []column[peer.Answer]

@@ -158,7 +158,6 @@ func (s *session) receive() {
 	s.links.codec.release(m)
 }
 
-// take processes one message.
 func (s *session) take(m *message) error {
 	switch {
 	case m.bad != nil:

@@ -39,7 +39,6 @@ type shaking struct {
 	over  bool   // the handshake is over
 }
 
-// Read implements net.Conn.
 func (s *shaking) Read(b []byte) (n int, err error) {
 	if s.over && len(s.begin) == 0 {
 		return s.Conn.Read(b)

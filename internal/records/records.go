@@ -46,7 +46,6 @@ type joined struct {
 	turn  sync.Mutex // held during a write of more than a record
 }
 
-// Write implements [net.Conn].
 func (c *joined) Write(p []byte) (int, error) {
 	if len(p) <= maxPlain {
 		return c.Conn.Write(p)

@@ -53,7 +53,6 @@ type alike struct {
 	n       int
 }
 
-// add appends a check.
 func (b *batch) add(c check, r limiter.Request, peek bool) {
 	b.checks, b.requests, b.peeks = append(b.checks, c), append(b.requests, r), append(b.peeks, peek)
 }

@@ -39,7 +39,6 @@ type rate struct {
 	period       time.Duration
 }
 
-// spec returns the limit of a rate.
 func (r rate) spec() limiter.Spec {
 	if r.burst == 0 {
 		return limiter.Spec{

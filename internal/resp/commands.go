@@ -10,7 +10,6 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// command is one command of the protocol.
 type command struct {
 	name   string
 	method string // its name for the observer

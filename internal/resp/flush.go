@@ -34,8 +34,7 @@ type flushed struct {
 
 const (
 	// flushSeen is how long the number of a tenant's flushes is believed.
-	flushSeen = 100 * time.Millisecond
-	// maxTenants bounds the tenants that are remembered.
+	flushSeen  = 100 * time.Millisecond
 	maxTenants = 4096
 
 	// maxFlushes bounds how often a tenant's counters are flushed within a window of flushes.

@@ -5,7 +5,6 @@ import (
 	"strconv"
 )
 
-// Bounds of one command.
 const (
 	// maxArgs is the most arguments of a command, with its name.
 	maxArgs = 64

@@ -32,7 +32,6 @@ func (r *reply) simple(text string) { r.line('+', text) }
 
 func (r *reply) ok() { r.simple("OK") }
 
-// integer appends a number.
 func (r *reply) integer(n int64) { r.number(':', n) }
 
 // array begins an array of n elements.

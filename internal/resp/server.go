@@ -54,8 +54,7 @@ const (
 	defaultIdle = 15 * time.Minute
 	// commandWithin is the time in which a command that has begun must be complete, and in
 	// which a client must take its replies.
-	commandWithin = 10 * time.Second
-	// handshakeWithin is the time for the handshake of TLS.
+	commandWithin   = 10 * time.Second
 	handshakeWithin = 5 * time.Second
 	// loginPause is how long the reply to a wrong password waits, and maxLogins how many of
 	// them a connection has.

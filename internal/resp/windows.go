@@ -49,7 +49,6 @@ func (p *periods) key(tenant, key string) uint64 {
 	return maphash.Comparable(p.seed, [2]string{tenant, key})
 }
 
-// keep keeps the period of a key.
 func (p *periods) keep(tenant, key string, period time.Duration) {
 	k := p.key(tenant, key)
 	kept, ok := p.of.Get(k)

@@ -16,7 +16,6 @@ type dictionary struct {
 	ordered []string // rules
 }
 
-// counter is a limit of a rule.
 type counter struct {
 	rule  *limiter.Rule
 	limit *limiter.Limit

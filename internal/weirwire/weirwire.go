@@ -28,7 +28,6 @@ var (
 	errUTF8 = errors.New("a string is not valid UTF-8")
 )
 
-// invalid returns an error that wraps ErrInvalid.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{limiter.ErrInvalid}, args...)...)
 }

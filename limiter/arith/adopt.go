@@ -114,7 +114,6 @@ func (l *rate) bounded(s *Counts, used uint64) bool {
 // buckets everything, since they differ in how fast they forget, and so it is of logs that do.
 func CountsID(l *limiter.Limit) uint64 { return of(l).countsID() }
 
-// countsID is [CountsID].
 func (l *rate) countsID() uint64 { return (*limiter.Compiled)(l).CountsID() }
 
 // SlotsID returns the [CountsID] of a limit on concurrency with the name of a limit.

@@ -39,7 +39,6 @@ func (e *Estimates) Add(k *Key, estimate uint64) {
 	}
 }
 
-// proportional reports whether a/b = c/d.
 func proportional(a, b, c, d uint64) bool {
 	hi, lo := bits.Mul64(a, d)
 	hi2, lo2 := bits.Mul64(b, c)

@@ -215,7 +215,6 @@ func NoteCharge(l *limiter.Limit, c *Counts, holds *State, words []uint64, now l
 	of(l).noteCharge(c, holds, words, now, n)
 }
 
-// noteCharge is [NoteCharge].
 func (l *rate) noteCharge(c *Counts, holds *State, words []uint64, now limiter.Tick, n uint64) {
 	i := lastHold(holds, words, l.countsID())
 	if i < 0 {

@@ -367,7 +367,6 @@ func checkHolds(s *State, words []uint64) bool {
 // import of the counter finds, though neither clock nor transfer is exact.
 func Steady(l *limiter.Limit, s *State, at limiter.Tick) limiter.Tick { return of(l).steady(s, at) }
 
-// steady is [Steady].
 func (l *rate) steady(s *State, at limiter.Tick) limiter.Tick {
 	switch {
 	case l.P.Algorithm == limiter.SlidingWindow:

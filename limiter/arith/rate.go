@@ -9,7 +9,6 @@ import (
 // rate is a limit in the units of the arithmetic. Its methods are what differs from one algorithm to the next.
 type rate limiter.Compiled
 
-// of returns the rate of a limit.
 func of(l *limiter.Limit) *rate { return (*rate)(&l.C) }
 
 // quo returns hi:lo/d, for hi < d.

@@ -149,7 +149,6 @@ func (s *Counts) Charge(l *limiter.Limit, words []uint64, now limiter.Tick, n ui
 	s.charge(of(l), words, now, n)
 }
 
-// charge is [Counts.Charge].
 func (s *Counts) charge(l *rate, words []uint64, now limiter.Tick, n uint64) {
 	switch l.P.Algorithm {
 	case limiter.FixedWindow:
@@ -238,7 +237,6 @@ func (s *Counts) Words(l *limiter.Limit, now limiter.Tick, n uint64) int {
 	return s.words(of(l), now, n)
 }
 
-// words is [Counts.Words].
 func (s *Counts) words(l *rate, now limiter.Tick, n uint64) int {
 	switch l.P.Algorithm {
 	case limiter.SlidingWindow:

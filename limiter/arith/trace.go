@@ -5,6 +5,5 @@ package arith
 type TraceContext struct {
 	// TraceHi and TraceLo are the halves of the trace's number, big-endian.
 	TraceHi, TraceLo uint64
-	// Span is the number of the span.
-	Span uint64
+	Span             uint64
 }

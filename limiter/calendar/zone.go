@@ -21,7 +21,6 @@ var version string
 // Nodes with different releases may differ about the bounds of a window.
 func Version() string { return strings.TrimSpace(version) }
 
-// zone has the offsets of a time zone from UTC.
 type zone struct {
 	// location is the zone as package time has it.
 	location *time.Location
@@ -76,7 +75,6 @@ func (z *zone) at(t int64) period {
 	return z.periods[i]
 }
 
-// entry is a zone of the database.
 type entry struct {
 	number int // from 0, without gaps
 	load   func() (*zone, error)

@@ -138,7 +138,6 @@ func (s *sending) report(out *Result) {
 	out.Last, out.Sent = s.last, s.sent
 }
 
-// SendMsg sends a message.
 func (s *sending) SendMsg(m any) error {
 	err := s.ServerStream.SendMsg(m)
 	if err == nil {

@@ -138,7 +138,6 @@ func (w *writer) Header() http.Header { return w.ResponseWriter.Header() }
 // Unwrap is for [http.ResponseController].
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader writes the status.
 func (w *writer) WriteHeader(status int) {
 	w.begun(status)
 	w.ResponseWriter.WriteHeader(status)

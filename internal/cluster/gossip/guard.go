@@ -101,10 +101,8 @@ func newGuard(inner memberlist.NodeAwareTransport, plain bool, log *throttledLog
 	return g
 }
 
-// PacketCh implements memberlist.Transport.
 func (g *guard) PacketCh() <-chan *memberlist.Packet { return g.packets }
 
-// StreamCh implements memberlist.Transport.
 func (g *guard) StreamCh() <-chan net.Conn { return g.streams }
 
 // Shutdown implements memberlist.Transport. Memberlist goes on reading meanwhile.
@@ -115,7 +113,6 @@ func (g *guard) Shutdown() error {
 	return err
 }
 
-// DialTimeout implements memberlist.Transport.
 func (g *guard) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
 	return g.DialAddressTimeout(memberlist.Address{Addr: addr}, timeout)
 }
@@ -331,7 +328,6 @@ type stream struct {
 	late    *time.Timer
 }
 
-// read reads from the connection.
 func (s *stream) read(b []byte) (int, error) {
 	n, err := s.Conn.Read(b)
 	if n > 0 && s.late != nil {
@@ -341,13 +337,11 @@ func (s *stream) read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close implements net.Conn.
 func (s *stream) Close() error {
 	s.once.Do(s.closed)
 	return s.Conn.Close()
 }
 
-// Read implements net.Conn.
 func (s *stream) Read(b []byte) (int, error) {
 	if s.plain && !s.begun {
 		if err := s.begin(); err != nil {

@@ -14,7 +14,6 @@ import (
 )
 
 const (
-	// maxPacket is the longest datagram that there is.
 	maxPacket = 64 << 10
 	// packetBacklog is how many bytes of datagrams the kernel is asked to keep, or half as many, and so on.
 	packetBacklog = 2 << 20
@@ -139,13 +138,10 @@ func (n *network) FinalAdvertiseAddr(given string, port int) (net.IP, int, error
 	return ip, n.port(), errors.Join(err, abandon(t))
 }
 
-// PacketCh implements memberlist.Transport.
 func (n *network) PacketCh() <-chan *memberlist.Packet { return n.packets }
 
-// StreamCh implements memberlist.Transport.
 func (n *network) StreamCh() <-chan net.Conn { return n.streams }
 
-// WriteTo implements memberlist.Transport.
 func (n *network) WriteTo(b []byte, addr string) (time.Time, error) {
 	to, err := net.ResolveUDPAddr("udp", addr)
 	if err != nil {
@@ -160,7 +156,6 @@ func (n *network) WriteToAddress(b []byte, to memberlist.Address) (time.Time, er
 	return n.WriteTo(b, to.Addr)
 }
 
-// DialTimeout implements memberlist.Transport.
 func (*network) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
 	d := net.Dialer{Timeout: timeout}
 	return d.DialContext(context.Background(), "tcp", addr) // memberlist gives none

@@ -98,7 +98,6 @@ func (x expulsions) void(path []string) bool {
 	return slices.ContainsFunc(path, x.has)
 }
 
-// has reports whether a name is expelled.
 func (x expulsions) has(name string) bool {
 	e, ok := x[name]
 	return ok && !e.Back

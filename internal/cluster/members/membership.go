@@ -319,7 +319,6 @@ func (m *Membership) look() {
 	}
 }
 
-// looked is the result of one look.
 type looked struct {
 	now     limiter.Tick
 	joined  bool // just now

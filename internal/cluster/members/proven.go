@@ -44,7 +44,6 @@ func (c *census) teller(from, via peer.Instance, all []peer.Known) (t teller) {
 	return t
 }
 
-// names are the records of names.
 type names map[string]*record
 
 // named returns the name of an instance that says it in a frame, or that this node has met; "" if neither is so.

@@ -94,7 +94,6 @@ func (m *Membership) Expelled() error {
 // [ErrJoining]: other members should be asked.
 type expelledError string
 
-// Error implements error.
 func (e expelledError) Error() string {
 	return fmt.Sprintf("expelled: member %q refuses this node because an operator has expelled it, and no other is in "+
 		"reach: end it, or let it in again with weir members readmit", string(e))

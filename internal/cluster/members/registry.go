@@ -65,7 +65,6 @@ func (r *Registry) lock() *census {
 	return &r.census
 }
 
-// record is what is known of one name.
 type record struct {
 	instance peer.Instance
 	gone     bool         // it left or was forgotten

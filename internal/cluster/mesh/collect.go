@@ -43,7 +43,6 @@ func (c *Collector) begin() *draft {
 	return d
 }
 
-// end ends a key.
 func (c *Collector) end(hi uint64) {
 	if c.draft.empty {
 		c.Frame.Entries = append(c.Frame.Entries, peer.Entry{Hi: hi, First: true, Gone: true})

@@ -33,7 +33,6 @@ type part struct {
 	onward bool
 }
 
-// rule returns it.
 func (p part) rule() *limiter.Rule {
 	out := p.of
 	if p.upTo > 0 {
@@ -83,7 +82,6 @@ func (b *Dictionary) defined(r *peer.Rule) *limiter.Rule {
 	return rule
 }
 
-// rule makes a rule from its definition.
 func (b *Dictionary) rule(r *peer.Rule) (*limiter.Rule, error) {
 	if len(r.Limits) > limiter.MaxLimits || r.OnUnreachable > uint8(limiter.UnreachableClosed) ||
 		r.Replication > uint8(limiter.ReplicationOff) {

@@ -27,7 +27,6 @@ const (
 // Config configures a [Mesh]. All fields are required unless their comment says
 // otherwise. The functions may be called from many goroutines and must not block.
 type Config struct {
-	// Self is this node.
 	Self peer.Instance
 	// Now returns the present time of the node's clock.
 	Now func() limiter.Tick

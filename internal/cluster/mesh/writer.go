@@ -276,7 +276,6 @@ func (m *Mesh) addIDs(d *draft, f *peer.Frame, partition uint16, after uint64, a
 	return entries, ids
 }
 
-// addID appends an id.
 func (d *draft) addID(i table.ID) {
 	d.frame.IDs = append(d.frame.IDs, peer.ID{Hi: i.Hi, Lo: i.Lo, Time: int64(i.State.Time), Until: int64(i.State.Until),
 		A: i.State.A, B: i.State.B})

@@ -37,7 +37,6 @@ type denialShard struct {
 	sets [][denialWays]denial // nil until the first denial
 }
 
-// denial is one cached denial.
 type denial struct {
 	hash arith.Hash
 	// rule is the asker's rule when it asked. If a reload has replaced the rule, the

@@ -96,7 +96,6 @@ func (o *Call) split(t *Turn) bool {
 	return true
 }
 
-// start starts parts.
 func (s *fanOut) start(t *Turn, parts []*portion) {
 	s.open = len(parts)
 	for _, r := range parts {

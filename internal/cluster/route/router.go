@@ -28,7 +28,6 @@ const (
 // Config configures a [Router]. All fields are required unless their comment says
 // otherwise.
 type Config struct {
-	// Self is this node.
 	Self peer.Instance
 	// Deadline is how long a call waits for an owner or heir.
 	Deadline limiter.Tick

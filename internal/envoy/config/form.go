@@ -69,7 +69,6 @@ func (l *Limit) Period() time.Duration {
 // MaxMultiplier returns the most units that a period may have.
 func (u Unit) MaxMultiplier() uint32 { return uint32(limiter.MaxWindow / u.Length()) }
 
-// calendar returns the unit of a calendar.
 func (u Unit) calendar() limiter.Calendar {
 	return [...]limiter.Calendar{
 		Second: limiter.CalendarNone, Minute: limiter.CalendarMinute, Hour: limiter.CalendarHour, Day: limiter.CalendarDay,

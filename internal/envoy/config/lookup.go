@@ -149,7 +149,6 @@ type level struct {
 	patterns []*node // those with wildcards, in the order of the file
 }
 
-// node is one descriptor.
 type node struct {
 	text   string // key, or key_value
 	limit  *Limit

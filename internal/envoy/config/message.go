@@ -47,7 +47,6 @@ type field struct {
 	bytes  []byte
 }
 
-// text stores a text.
 func (f *field) text(to *string) error {
 	if !utf8.Valid(f.bytes) {
 		return errors.New("error loading config: a text is not valid UTF-8")

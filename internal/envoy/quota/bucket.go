@@ -2,7 +2,6 @@ package quota
 
 import "github.com/weirlimit/weir/limiter"
 
-// bucket is one bucket of a stream.
 type bucket struct {
 	id         string
 	place      int

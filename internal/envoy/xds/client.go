@@ -31,9 +31,7 @@ import (
 const TypeURL = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
 
 const (
-	// maxMessage bounds a response, in bytes.
-	maxMessage = 8 << 20
-	// maxResources bounds the resources of a response.
+	maxMessage   = 8 << 20
 	maxResources = 10_000
 	// maxDetail bounds a reason that is sent or logged, maxName the version and the nonce of a
 	// response, in bytes. The server gets both of these back with each message.
@@ -200,7 +198,6 @@ func (c *Client) apply(r *discovery.DiscoveryResponse) error {
 // before it makes any: an empty one takes two bytes on the wire and many times that in memory.
 type codec struct{ encoding.CodecV2 }
 
-// Unmarshal implements [encoding.CodecV2].
 func (c codec) Unmarshal(data mem.BufferSlice, into any) error {
 	const resourcesField = 2
 	n := 0

@@ -62,7 +62,6 @@ func networks(list string) (out []netip.Prefix, err error) {
 	return out, nil
 }
 
-// fill fills in the configuration of a server.
 func (o *authOptions) fill(c *server.Config) {
 	if o.proxies == "" {
 		return

@@ -76,7 +76,6 @@ func (o *clusterOptions) addFlags(f *pflag.FlagSet) {
 		"repeat an owner's denial for up to a second without asking it again")
 }
 
-// copying returns the mode of replication.
 func (o *clusterOptions) copying() weir.Replication {
 	return weir.Replication(slices.Index(o.replication.all, o.replication.value)) //nolint:gosec // one of three
 }

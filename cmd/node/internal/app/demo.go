@@ -109,7 +109,6 @@ func (a *app) demo(cmd *cobra.Command, o *options, kill bool) (err error) {
 	}
 }
 
-// demoServers are the nodes of the demo.
 type demoServers []*server.Server
 
 // Stop stops the nodes one after the other, the last first. Each hands over to the

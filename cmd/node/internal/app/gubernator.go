@@ -37,7 +37,6 @@ func (o *gubernatorOptions) validate(cmd *cobra.Command, own bool) error {
 	return nil
 }
 
-// fill fills in the configuration of a server.
 func (o *gubernatorOptions) fill(c *server.Config) {
 	c.Gubernator = server.GubernatorConfig{Addr: string(o.addr), HTTPAddr: string(o.http), Zone: o.zone}
 }

@@ -233,7 +233,6 @@ func (a *app) makeAuthority(o *keyOptions, dir string) (*authority.Authority, er
 	return ca, a.made(file, func() (bool, error) { return copyFile(file, cert, 0o644) })
 }
 
-// exists reports whether there is a file of a name.
 func exists(name string) bool {
 	_, err := os.Lstat(name)
 	return err == nil

@@ -218,7 +218,6 @@ func names(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// config returns the configuration of the server.
 func (o *options) config(log *slog.Logger) (server.Config, error) {
 	c := server.Config{
 		GRPCAddr: string(o.grpcAddr), HTTPAddr: string(o.httpAddr), RedisListen: string(o.redisListen),

@@ -8,7 +8,6 @@ import (
 	"github.com/weirlimit/weir/cmd/node/internal/tracing"
 )
 
-// traceOptions are the flags of traces.
 type traceOptions struct {
 	to    string
 	ratio float64

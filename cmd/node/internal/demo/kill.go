@@ -128,5 +128,4 @@ func (c *Config) example(ctx context.Context) string {
 	return c.answer(r, d)
 }
 
-// over reports whether a context has ended.
 func over(ctx context.Context) bool { return ctx.Err() != nil }

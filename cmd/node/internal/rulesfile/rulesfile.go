@@ -185,7 +185,6 @@ func (f *Follower) look(asked bool) result {
 	return result{data: data}
 }
 
-// problems returns all problems of a file.
 func problems(err error) []string {
 	var invalid *rules.Error
 	if !errors.As(err, &invalid) {

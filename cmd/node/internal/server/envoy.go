@@ -244,7 +244,6 @@ type gate struct {
 	of *envoyServer
 }
 
-// Accept implements [net.Listener].
 func (g gate) Accept() (net.Conn, error) {
 	for {
 		c, err := g.Listener.Accept()

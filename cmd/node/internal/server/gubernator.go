@@ -26,7 +26,6 @@ type gubernatorServer struct {
 // errShuttingDown is told by LiveCheck. Clients know the text.
 var errShuttingDown = errors.New("server is shutting down")
 
-// open makes the server.
 func (g *gubernatorServer) open(s *Server) error {
 	c := &s.config
 	if g.grpc == nil && g.http == nil {

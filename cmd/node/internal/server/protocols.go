@@ -17,7 +17,6 @@ type protocols struct {
 	gubernator gubernatorServer
 }
 
-// open makes their servers.
 func (p *protocols) open(s *Server) error {
 	for _, open := range []func(*Server) error{p.resp.open, p.spoe.open, p.gubernator.open} {
 		if err := open(s); err != nil {

@@ -13,7 +13,6 @@ type respServer struct {
 	listener net.Listener // what Config.RedisListen names; nil: nothing
 }
 
-// open makes the server.
 func (r *respServer) open(s *Server) error {
 	c := &s.config
 	if r.listener == nil {

@@ -61,11 +61,9 @@ func (s Shape) limits() int {
 // Bounds of a run.
 const (
 	// MaxKeys bounds Config.Keys: a node must hold three windows of each.
-	MaxKeys = 1_000_000
-	// MaxCallers bounds Config.Callers.
+	MaxKeys    = 1_000_000
 	MaxCallers = 1024
-	// MaxRounds bounds Config.Rounds.
-	MaxRounds = 100
+	MaxRounds  = 100
 	// MaxMeasured bounds Rounds times Duration. Four modes then take less time than the
 	// shortest window that must not end during the run.
 	MaxMeasured = 3 * time.Minute

@@ -19,7 +19,6 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// benchOptions are the flags of bench.
 type benchOptions struct {
 	modes, shapes []string
 	config        bench.Config

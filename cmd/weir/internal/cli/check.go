@@ -11,7 +11,6 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// checkOptions are the flags of check.
 type checkOptions struct {
 	requestFlags
 	path    string
@@ -157,7 +156,6 @@ func (a *app) instant(cmd *cobra.Command, text string) (time.Time, error) {
 	return time.Time{}, usage(cmd, "--at %q is not a time after 1970: write it as 2026-12-31T23:59:59Z", text)
 }
 
-// checked is one check and its result.
 type checked struct {
 	at          time.Time
 	answer      limiter.Answer

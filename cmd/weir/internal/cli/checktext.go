@@ -48,7 +48,6 @@ func (a *app) printChecks(all []checked, o checkOptions) error {
 	return a.print(out.Bytes())
 }
 
-// checkWriter writes checks for people.
 type checkWriter struct {
 	out   *bytes.Buffer
 	style term.Style

@@ -24,7 +24,6 @@ import (
 )
 
 const (
-	// defaultAdmin is the default administration address of a node.
 	defaultAdmin = "127.0.0.1:8082"
 	// serverHelp is the help text of the flag for it.
 	serverHelp = "`ADDRESS` of a node's administration, HOST:PORT or unix:PATH"
@@ -238,7 +237,6 @@ type refused struct {
 	text   string
 }
 
-// Error implements error.
 func (r *refused) Error() string { return r.text }
 
 // listed is a member in the tool's list.
@@ -336,7 +334,6 @@ func unaskedText(list []unasked) string {
 	return b.String()
 }
 
-// membersText returns the members in columns.
 func (a *app) membersText(list []listed) string {
 	var t term.Table
 	t.Head(a.OutStyle.Bold, "name", "address", "state", "share", "keys", "checks/s", "lag", "unacked", "rules", "tzdata")

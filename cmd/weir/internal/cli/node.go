@@ -52,7 +52,6 @@ func outline(s *rules.Set) []replay.RuleResult {
 	return out
 }
 
-// sizes returns the number of rules, quotas and limits of a set.
 func sizes(s *rules.Set) (rules, quotas, limits int) {
 	for _, r := range s.Rules() {
 		limits += len(r.Rule.Limits)

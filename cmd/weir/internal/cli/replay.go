@@ -24,7 +24,6 @@ const (
 	defaultMaxMemory = 4 << 30
 )
 
-// replayOptions are the flags of replay.
 type replayOptions struct {
 	rules    []string
 	top      int

@@ -17,7 +17,6 @@ import (
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
 )
 
-// testedFile is what became of a file of tests.
 type testedFile struct {
 	File     string             `json:"file"`
 	Rules    string             `json:"rules"`

@@ -96,7 +96,6 @@ func newKeys(c *Config) (*keys, error) {
 	return k, nil
 }
 
-// isLimited reports whether key n has a limit.
 func (k *keys) isLimited(n uint32) bool { return k.limited[int(n)%len(k.limited)] }
 
 // rule returns the rule that should decide key n.
@@ -107,7 +106,6 @@ func (k *keys) rule(n uint32) string {
 	return openRule
 }
 
-// request sets r to the check of key n.
 func (k *keys) request(r *limiter.Request, n uint32) {
 	r.Path, r.User = k.paths[int(n)%len(k.paths)], k.users[int(n)/len(k.paths)]
 }

@@ -62,7 +62,6 @@ type lane interface {
 	close() error
 }
 
-// openLane opens the lane of client i.
 func openLane(ctx context.Context, c *Config, m Mode, i int) (lane, error) {
 	if m.shares() {
 		return openShared(c)

@@ -54,16 +54,12 @@ func (m Mode) clients(servers int) int {
 
 // Bounds of a run.
 const (
-	// MaxKeys bounds Config.Keys.
-	MaxKeys = 1_000_000
-	// MaxClients bounds Config.Clients.
+	MaxKeys    = 1_000_000
 	MaxClients = 1024
 	// MaxBatch bounds Config.Batch. Nodes refuse larger messages.
-	MaxBatch = 1000
-	// MaxServers bounds Config.Servers.
+	MaxBatch   = 1000
 	MaxServers = 64
-	// MaxRate bounds each of Config.Rates.
-	MaxRate = 100_000_000
+	MaxRate    = 100_000_000
 	// MaxPoints bounds the number of modes times that of rates, and MaxDuration the
 	// time of each point. Together they take less than the shortest window that must
 	// not end during the run.

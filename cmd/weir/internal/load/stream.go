@@ -40,7 +40,6 @@ type pipe struct {
 	err     error         // the reason; written before done is closed
 }
 
-// sentCall is a call that was sent.
 type sentCall struct {
 	*call
 	answered chan error // has room for one

@@ -94,7 +94,6 @@ func (r *Report) plainSeries(b *strings.Builder) {
 	}
 }
 
-// course is one sparkline.
 type course struct {
 	name string
 	line string

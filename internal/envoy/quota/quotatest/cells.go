@@ -19,15 +19,12 @@ func Capacity(envoys int) uint64 { return uint64(max(80*min(envoys, 3), 32*envoy
 
 // Stage is Envoys that ask for one bucket, the nodes that they report to, and the limit.
 type Stage interface {
-	// Envoys returns how many Envoys there are.
 	Envoys() int
 	// Load sets how many requests a second an Envoy has.
 	Load(envoy int, rate float64)
-	// Kill ends an Envoy, and all its connections.
 	Kill(envoy int)
 	// Restart ends an Envoy, which begins again at once and knows nothing.
 	Restart(envoy int)
-	// Break breaks the stream of an Envoy.
 	Break(envoy int)
 	// EndNode ends the node that owns the counter and that the first Envoy reports to. It dies, or it drains.
 	EndNode(drains bool)
