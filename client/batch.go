@@ -60,7 +60,6 @@ type batch struct {
 	named  []string // the ids that callers have given to its checks
 }
 
-// fits reports whether there is room for a request.
 func (b *batch) fits(c *Config, r *limiter.Request, size int) bool {
 	if b.n >= c.MaxMessage || b.n > 0 && b.size+size > MaxMessageBytes {
 		return false

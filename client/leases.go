@@ -197,7 +197,6 @@ func (x *leases) end() {
 	<-x.ended
 }
 
-// message is the leases of one message to a node.
 type message struct{ asked, returned []*loan }
 
 // send sends what is in the queue, and returns the leases whose time is over. It reports whether it is to look again.

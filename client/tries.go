@@ -9,7 +9,6 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// tries records the attempts of one check.
 type tries struct {
 	owner   *node // of its first counter; nil: not known
 	id      identified

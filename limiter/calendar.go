@@ -160,7 +160,6 @@ func (l *Limit) Period() string {
 	return WindowName(l.C.Window.Duration())
 }
 
-// calendarText returns the options of a calendar in words.
 func (l *Limit) calendarText() string {
 	c := &l.C.P.Calendar
 	text := ", zone " + c.Zone

@@ -41,7 +41,6 @@ type described struct {
 	all    []*prometheus.Desc
 }
 
-// desc adds a metric.
 func (d *described) desc(name, help string, labels ...string) *prometheus.Desc {
 	out := prometheus.NewDesc(d.prefix+name, help, labels, nil)
 	d.all = append(d.all, out)

@@ -66,7 +66,6 @@ func (b *bounded[K, V]) init(most int, rest K, clean func(K) K, make func(K) *V)
 	b.all.Store(&map[K]*V{rest: b.rest})
 }
 
-// of returns the counters of a label.
 func (b *bounded[K, V]) of(k K) *V {
 	if v := (*b.all.Load())[k]; v != nil {
 		return v
@@ -191,7 +190,6 @@ func (p *pairCounters) count(second bool) {
 	p.shards[hint(len(p.shards))].n[i].Add(1)
 }
 
-// sums returns both counts.
 func (p *pairCounters) sums() (sum [2]uint64) {
 	for i := range p.shards {
 		for j := range sum {
@@ -242,7 +240,6 @@ type request struct{ method, code string }
 
 func (r request) clean() request { return request{label(r.method), label(r.code)} }
 
-// latency is the histogram of one kind of request.
 type latency struct {
 	request
 	shards []latencyShard

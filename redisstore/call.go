@@ -158,7 +158,6 @@ func (c *call) command(ctx context.Context, whole bool) *redis.IntSliceCmd {
 	return c.cmd
 }
 
-// take reads the answer.
 func (c *call) take() {
 	c.reply, c.err = c.cmd.Result()
 	c.widen()

@@ -180,7 +180,6 @@ func (l *lane) work() {
 	}
 }
 
-// collect appends the waiting jobs.
 func (l *lane) collect(jobs []*job) []*job {
 	n := len(jobs[0].calls)
 	for n < maxBatch {

@@ -84,7 +84,6 @@ func (p *params) argument(now limiter.Tick) any {
 	return string(append(b, ']')) + p.ceiling
 }
 
-// newParams returns the parameters of a limit.
 func newParams(l *limiter.Limit) *params {
 	s := l.Spec()
 	p := &params{keeps: 2 * limiter.Span(l.Window())}

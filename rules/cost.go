@@ -110,7 +110,6 @@ func (a *amount) of(r *limiter.Request) uint64 {
 // costing is a decoder of costs.
 type costing struct{ *decoder }
 
-// costs decodes the cost of a rule.
 func (d costing) costs(n *node, out *costs) {
 	c := costs{at: n, def: 1}
 	switch {

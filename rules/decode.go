@@ -84,7 +84,6 @@ func (d *decoder) mapping(n *node, what string, fields []field, hint func(name s
 	}
 }
 
-// scalar reports whether n is a single value.
 func (d *decoder) scalar(n *node, what string) bool {
 	if n.Kind != yamltree.Scalar {
 		d.add(n, "%s is a single value, not %s", what, n.Kind)
@@ -171,7 +170,6 @@ func (d *decoder) text(n *node, what string) (string, bool) {
 	return "", false
 }
 
-// file decodes a whole file.
 func (d *decoder) file(root *node) {
 	var at fileNodes
 	d.mapping(root, "a rules file", d.fileFields(&at), nil)

@@ -145,7 +145,6 @@ func starredSlash(re *syntax.Regexp) bool {
 	return slices.ContainsFunc(re.Sub, starredSlash)
 }
 
-// groups decodes the groups of a condition.
 func (d matching) groups(n *node, what string) []string {
 	for _, v := range d.list(n, what, maxChoices) {
 		switch {

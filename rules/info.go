@@ -231,7 +231,6 @@ func (s *Set) ZoneDefault(r *limiter.Request) string {
 	return ""
 }
 
-// names returns the parts of each key.
 func (n *counters) names() (out [][]string) {
 	for i := range n.keys {
 		names := make([]string, len(n.keys[i].parts))

@@ -77,7 +77,6 @@ func (p *part) value(r *limiter.Request) string {
 	return "" // partRule: the rule is in the key of the hash
 }
 
-// missing reports whether a request lacks the part.
 func (p *part) missing(r *limiter.Request) bool {
 	switch p.kind {
 	case partRule:
@@ -312,7 +311,6 @@ func (k *key) String() string {
 	return "[" + strings.Join(names, ", ") + "]"
 }
 
-// key decodes the parts of one counter.
 func (d *decoder) key(n *node) ([][]part, bool) {
 	parts := d.parts(n, "key")
 	if parts == nil {

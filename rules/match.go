@@ -32,7 +32,6 @@ func (m *matcher) plain() bool {
 		len(m.hosts)+len(m.notHosts)+len(m.attributes) == 0 && !m.user.given()
 }
 
-// acceptsPath reports whether the path of a request fits.
 func (m *matcher) acceptsPath(path string) bool {
 	return (m.path == nil || m.path.matches(path)) && (m.notPath == nil || !m.notPath.matches(path))
 }
@@ -113,7 +112,6 @@ func upper(s string) string {
 // matching is a decoder of conditions.
 type matching struct{ *decoder }
 
-// match decodes the match of a rule.
 func (d matching) match(n *node, m *matcher) {
 	if n.Kind != yamltree.Mapping {
 		if instead := d.bareMatch(n); instead != "" {
@@ -125,7 +123,6 @@ func (d matching) match(n *node, m *matcher) {
 	d.contradiction(n, m)
 }
 
-// fields decodes the conditions of a match.
 func (d matching) fields(m *matcher) []field {
 	methods := func(name string, out *[]string) field {
 		return field{name, func(_, v *node) { *out = d.methods(v, name) }}
@@ -190,7 +187,6 @@ func matchHint(n *node, name string) string {
 	return ""
 }
 
-// methods decodes the methods of a condition.
 func (d matching) methods(n *node, what string) (out []string) {
 	for _, w := range d.choices(n, what, false) {
 		out = append(out, upper(w))

@@ -135,7 +135,6 @@ func (c *choosing) hashText() string {
 	return b.String()
 }
 
-// info describes the numbers.
 func (c *choosing) info() (out Numbers) {
 	if c == nil {
 		return out

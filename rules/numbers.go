@@ -60,7 +60,6 @@ func (s source) String() string {
 	return (part{kind: s.kind, name: s.name}).String()
 }
 
-// of returns what a request chooses.
 func (s source) of(r *limiter.Request) string {
 	switch s.kind {
 	case partTenant:
@@ -164,7 +163,6 @@ func (d numbers) fields(n *numbering, s *spec) []field {
 	}
 }
 
-// source decodes what chooses a number.
 func (d numbers) source(v *node, n *numbering, field string) {
 	const sources = `"attr:NAME", tenant, user or group`
 	if !d.scalar(v, field) {

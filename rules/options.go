@@ -133,7 +133,6 @@ type setting struct {
 	key, value *node
 }
 
-// spec is a spec that is being decoded.
 type spec struct {
 	limiter.Spec
 	zoneFrom string           // the attribute that names the time zone; empty: Zone

@@ -90,7 +90,6 @@ func (s *Set) chargeOwn(r *limiter.Request, c *arith.Charge, cost uint64) error 
 // limit's hash names, and gives way to another.
 type recentRules [256]atomic.Pointer[limiter.Rule]
 
-// ownRule returns the rule of a request's own limits.
 func (s *Set) ownRule(r *limiter.Request, limits []*limiter.Limit) *limiter.Rule {
 	if len(limits) != 1 || len(r.LimitKeys) > 0 {
 		return &limiter.Rule{Name: limiter.RequestRule, Limits: slices.Clone(limits), Replication: s.copied}

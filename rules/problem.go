@@ -58,7 +58,6 @@ func (e *Error) Error() string {
 // Unwrap returns [limiter.ErrInvalid].
 func (e *Error) Unwrap() error { return limiter.ErrInvalid }
 
-// problems collects the problems of a file.
 type problems struct {
 	list    []Problem
 	omitted int
@@ -72,7 +71,6 @@ func (p *problems) addAt(line, column int, format string, args ...any) {
 	p.list = append(p.list, Problem{Line: line, Column: column, Text: fmt.Sprintf(format, args...)})
 }
 
-// found returns how many problems there are.
 func (p *problems) found() int { return len(p.list) + p.omitted }
 
 func (p *problems) add(n *node, format string, args ...any) {

@@ -81,7 +81,6 @@ func (d *decoder) object(where string, fields []field) form {
 	return form{"type": "object", "properties": properties, "additionalProperties": false}
 }
 
-// formOf returns the form of the value of a field.
 func (d *decoder) formOf(where, name string) any {
 	for _, forms := range []form{formsOf(where), limitForms(), matchForms()} {
 		if f, ok := forms[name]; ok {
@@ -170,7 +169,6 @@ func costForm() form {
 			"additionalProperties": whole(0, limiter.MaxUnits)})
 }
 
-// limitForms returns the forms of the fields of a limit, and of its options.
 func limitForms() form {
 	return form{
 		"name": name(), "limit": anyOf(whole(1, limiter.MaxUnits), ref("numbers")),

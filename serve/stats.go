@@ -167,7 +167,6 @@ func (s *Service) validities(c *Config) func() map[string]metrics.Validity {
 	}
 }
 
-// table returns the size of the node's table, for metrics.
 func (s *Service) table() metrics.TableStats {
 	node := s.node.Load()
 	if node == nil {

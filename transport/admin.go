@@ -146,7 +146,6 @@ func fromHere(r *http.Request) bool {
 	return overSocket(r) || err == nil && net.ParseIP(host).IsLoopback()
 }
 
-// serveMembers lists the members.
 func (a *admin) serveMembers(w http.ResponseWriter, _ *http.Request) {
 	if a.Directory == nil {
 		writeProblem(w, http.StatusNotFound, errAlone.Error())

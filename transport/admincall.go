@@ -77,7 +77,6 @@ func serveCall(w http.ResponseWriter, r *http.Request, of AdminRoute, by *AdminC
 	overhttp.Refused(w, err)
 }
 
-// readCall returns the message of a call.
 func readCall(body io.Reader) ([]byte, error) {
 	var prefix [callPrefix]byte
 	if _, err := io.ReadFull(body, prefix[:]); err != nil {

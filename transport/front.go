@@ -102,7 +102,6 @@ func (f *front) holding(serve func(http.ResponseWriter, *http.Request, *listen.H
 	}
 }
 
-// serveCheck decides one request.
 func (f *front) serveCheck(w http.ResponseWriter, r *http.Request, h *listen.Hold) error {
 	by, q, err := f.read(w, r, h, f.checkFields)
 	if err == nil {

@@ -139,7 +139,6 @@ func (s *service) serveBatch(ctx context.Context, decode func(any) error) (any, 
 	return c, nil
 }
 
-// checkBatch decides a batch and writes the response.
 func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 	by, err := s.identify(ctx)
 	switch {

@@ -115,7 +115,6 @@ func costField() field {
 	}}
 }
 
-// resetFields returns the fields that identify a request.
 func (s *service) resetFields() []field {
 	text := func(name string, to func(q *question) *string) field {
 		return field{name, func(q *question, raw json.RawMessage) error {

@@ -20,7 +20,6 @@ type amended struct {
 	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
 }
 
-// cancelFields returns the fields that identify a reservation.
 func (s *service) cancelFields() []field { return append(s.resetFields(), idFields()...) }
 
 func (s *service) settleFields() []field {
@@ -65,7 +64,6 @@ func decodeNamed(raw json.RawMessage, to *map[string]int64) error {
 
 func (s *service) extendFields() []field { return append(s.cancelFields(), holdField(), costField()) }
 
-// settle settles the reservation that a question is about.
 func settle(ctx context.Context, by *frontend.Session, q *question) (limiter.Amended, error) {
 	var opts []limiter.SettleOption
 	actual := int64(0)

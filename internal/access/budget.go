@@ -217,7 +217,6 @@ func (p *policy) adopt(old *policy, now func() time.Time) {
 	}
 }
 
-// byName returns the identities by their names.
 func (p *policy) byName() map[string]*caller {
 	out := map[string]*caller{}
 	if p == nil {

@@ -30,7 +30,6 @@ type keySet struct {
 	any  any // the only key, for tokens that name none; nil if there are several
 }
 
-// find returns the key that a token names.
 func (k *keySet) find(id string) (any, error) {
 	if key, ok := k.byID[id]; ok && id != "" {
 		return key, nil

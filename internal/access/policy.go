@@ -96,7 +96,6 @@ type refusal struct {
 func (r *refusal) Error() string { return r.text }
 func (r *refusal) Unwrap() error { return r.kind }
 
-// loader reads a permissions file.
 type loader struct {
 	problems
 	policy *policy
@@ -180,7 +179,6 @@ func (p *policy) identities() int {
 	return len(all)
 }
 
-// issuer reads an issuer of tokens.
 func (l *loader) issuer(n *node) {
 	var c identity.TokenConfig
 	var keys string

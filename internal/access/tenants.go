@@ -47,7 +47,6 @@ func (p *policy) tenants() map[string]int {
 	return out
 }
 
-// tenant reads the share of a tenant.
 func (l *loader) tenant(n *node) {
 	var name string
 	share := 0

@@ -41,7 +41,6 @@ func (e *Error) Error() string {
 // Unwrap returns [limiter.ErrInvalid].
 func (*Error) Unwrap() error { return limiter.ErrInvalid }
 
-// problems collects what is wrong.
 type problems struct{ list []Problem }
 
 func (p *problems) addAt(line, column int, format string, args ...any) {

@@ -73,7 +73,6 @@ func (t *turn) end() {
 	}
 }
 
-// pending reports whether there is deferred work.
 func (t *turn) pending() bool {
 	return len(t.later)+len(t.parts)+t.Ended() > 0 || t.Out.Pending()
 }

@@ -39,7 +39,6 @@ type page struct {
 	Next  *position   `json:"next,omitempty"`
 }
 
-// partLines are counters of one partition.
 type partLines struct {
 	Part  int               `json:"part"`
 	Lines []json.RawMessage `json:"lines,omitempty"`
@@ -200,7 +199,6 @@ func (c mover) export(ctx context.Context, q exported, write func([]json.RawMess
 	return &g.end, nil
 }
 
-// ask returns the pages of all members.
 func (g *gathering) ask(ctx context.Context) ([]of, error) {
 	pages := []of{}
 	if p := g.answerExport(&g.q); p != nil {

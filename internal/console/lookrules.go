@@ -9,7 +9,6 @@ import (
 	"github.com/weirlimit/weir/transport"
 )
 
-// rulesLook shows the rules in force.
 type rulesLook struct {
 	*Rules
 	Lines   []fileLine        `json:"-"`

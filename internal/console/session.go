@@ -176,7 +176,6 @@ func (c *Console) serveSignIn(w http.ResponseWriter, r *http.Request, by transpo
 	seeOther(w, "/")
 }
 
-// serveSignOut ends the session.
 func (c *Console) serveSignOut(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
 	if err := c.marked(r, &by); err != nil {
 		c.page(w, r, &by, "sign-in", http.StatusForbidden, err.Error())

@@ -268,7 +268,6 @@ type snapshots struct {
 	of map[string]*snapshot
 }
 
-// Bounds of snapshots.
 const (
 	snapshotLife = 900 * time.Millisecond
 	maxSnapshots = 64

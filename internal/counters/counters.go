@@ -211,7 +211,6 @@ func (x *Importer) Read(text []byte) (*Counter, error) {
 	return c, nil
 }
 
-// take takes the entry of a frame.
 func (c *Counter) take(x *Importer, f *peer.Frame) error {
 	if len(f.Entries) != 1 || len(f.Limits) != 1 || f.Entries[0].Limit != 0 || f.Entries[0].Gone {
 		return fmt.Errorf("its state is not that of one counter")

@@ -244,12 +244,10 @@ func (r *Record) add(s *shard, id uint64, name []byte, q *limiter.Request, d *li
 	return e
 }
 
-// grow adds to what an entry takes.
 func (s *shard) grow(e *entry, n int64) {
 	s.bytes, e.group.bytes, e.group.of.bytes = s.bytes+n, e.group.bytes+n, e.group.of.bytes+n
 }
 
-// count adds a denial to an entry.
 func (r *Record) count(s *shard, e *entry, now time.Time, over string, q *limiter.Request, d *limiter.Decision,
 	l *limiter.LimitDecision) {
 	ms := now.UnixMilli()
@@ -328,7 +326,6 @@ func (e *entry) addSample(one sample) {
 	e.next1 = (e.next1 + 1) % maxSamples
 }
 
-// bytes returns what the texts of a sample take.
 func (s *sample) bytes() int64 { return room(s.User, s.IP, s.Method, s.Path) }
 
 // room returns what texts take in memory, each a whole number of 16 bytes.

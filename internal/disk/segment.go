@@ -223,7 +223,6 @@ func readBody(b []byte, at place, r *peer.Record, before []place) ([]place, erro
 	return before, nil
 }
 
-// segmentName returns the name of the file of a segment.
 func segmentName(number uint64) string { return fmt.Sprintf("%016x%s", number, suffix) }
 
 // segmentNumber is its opposite.

@@ -81,7 +81,6 @@ func (a *asker) may(action frontend.Action, domain string) error {
 	return err
 }
 
-// actionOf returns what descriptor i asks for.
 func actionOf(in *rls.RateLimitRequest, i int) frontend.Action {
 	if in.GetDescriptors()[i].GetIsNegativeHits() {
 		return frontend.ActionRefund

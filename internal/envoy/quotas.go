@@ -234,7 +234,6 @@ func (s *quotaStream) receive(ctx context.Context, reports chan<- *usageReport, 
 	}
 }
 
-// report takes a report in, and answers it.
 func (s *quotaStream) report(ctx context.Context, m *usageReport) (err error) {
 	if m.busy {
 		s.of.warn(logRefused, "reports of Envoy were dropped, as others take too much memory; assignments go on")

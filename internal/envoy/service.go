@@ -431,7 +431,6 @@ func (s *Service) item(it *item, c *config.Config, in *rls.RateLimitRequest, i i
 	return nil
 }
 
-// hitsOf returns what a descriptor charges.
 func hitsOf(in *rls.RateLimitRequest, i int) uint32 {
 	if own := in.GetDescriptors()[i].GetHitsAddend(); own != nil {
 		return uint32(min(own.GetValue(), 1<<32-1))

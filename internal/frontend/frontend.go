@@ -106,7 +106,6 @@ func (f *Frontend) notAllowed(a Action) error {
 	return ForbiddenError(what + " not allowed here: the operator must start the node with " + flag)
 }
 
-// admit admits a request of anyone.
 func (f *Frontend) admit(r *limiter.Request, a Action) error {
 	if len(r.Limits) > 0 {
 		if err := f.Allows(ActionLimits); err != nil {

@@ -99,7 +99,6 @@ func marshal(m proto.Message) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// httpStatus returns the status for a code of gRPC.
 func httpStatus(c codes.Code) int {
 	switch c {
 	case codes.InvalidArgument, codes.OutOfRange:

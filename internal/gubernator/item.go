@@ -25,7 +25,6 @@ type item struct {
 
 func (it *item) has(b pb.Behavior) bool { return it.in.GetBehavior()&b != 0 }
 
-// leaky reports whether the item's algorithm is a leaky bucket.
 func (it *item) leaky() bool { return it.in.GetAlgorithm() == pb.Algorithm_LEAKY_BUCKET }
 
 // capacity returns how many hits fit at once.
@@ -121,7 +120,6 @@ func (s *Service) fill(it *item, now time.Time) error {
 	return err
 }
 
-// unitOf returns the unit of the calendar that a duration names.
 func unitOf(duration int64) (limiter.Calendar, bool) {
 	units := [...]limiter.Calendar{
 		limiter.CalendarMinute, limiter.CalendarHour, limiter.CalendarDay, limiter.CalendarWeek, limiter.CalendarMonth,

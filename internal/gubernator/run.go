@@ -35,7 +35,6 @@ type outcomes struct {
 	why                   string // the first was refused, or failed
 }
 
-// key is what an item counts by.
 type key struct {
 	name, unique string
 	algorithm    pb.Algorithm

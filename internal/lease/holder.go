@@ -115,7 +115,6 @@ func (l *Lease) good(t Instant, cost uint64) bool {
 	return l != nil && !l.over(t) && l.used+cost <= l.Units
 }
 
-// over reports whether the time of a lease is over.
 func (l *Lease) over(t Instant) bool { return l.returned || t.Now >= l.Until.Now || t.At >= l.Until.At }
 
 // Wish is what a check leaves to be done.

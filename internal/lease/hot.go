@@ -54,7 +54,6 @@ func (s *shard) place(set int, k *arith.Key, now limiter.Tick) *leased {
 	return to
 }
 
-// count counts a check of a key.
 func (e *leased) count(now limiter.Tick, units uint64) {
 	switch passed := now - e.since; {
 	case passed >= 2*hotFor || passed < 0:

@@ -70,7 +70,6 @@ func (s *Watcher) all() []*watchedConn {
 	return all
 }
 
-// watchedConn is a connection whose frames are watched.
 type watchedConn struct {
 	net.Conn
 	of      *Watcher

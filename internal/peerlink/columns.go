@@ -169,7 +169,6 @@ func (c fixed[T, V]) read(r *reader, data []byte, items []T) {
 	}
 }
 
-// octets is a column of bytes.
 type octets[T any, V ~uint8] struct {
 	field protowire.Number
 	at    func(*T) *V

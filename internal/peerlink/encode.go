@@ -96,7 +96,6 @@ func (e *encoder) text(field protowire.Number, s string) {
 	}
 }
 
-// frame appends the fields of a frame.
 func (e *encoder) frame(f *peer.Frame) {
 	e.fixed(1, uint64(f.From))
 	e.fixed(2, uint64(f.To))

@@ -19,7 +19,6 @@ type check struct {
 	form form
 }
 
-// form is the reply that a check gets.
 type form uint8
 
 const (
@@ -119,7 +118,6 @@ func (c *conn) traced(ctx context.Context, method string) (context.Context, func
 	return ctx, func() { end(c.code) }
 }
 
-// answer appends the reply to one check.
 func (c *conn) answer(k *check, d *limiter.Decision, err error) {
 	switch {
 	case err != nil:

@@ -24,7 +24,6 @@ const limitName = "gcra"
 // the begin and a hash. A key of the node has at most 256 bytes.
 const maxKey = 160
 
-// counterName returns the name of a key's counter.
 func counterName(key string) string {
 	if len(key) <= maxKey {
 		return key

@@ -45,7 +45,6 @@ const (
 // tenant that it is about, so that no check of a client reaches it.
 const flushKey = "flushes"
 
-// flushTenant returns the tenant of the counter of a tenant's flushes.
 func flushTenant(tenant string) string {
 	sum := sha256.Sum256([]byte(tenant))
 	return arith.OwnTenants + "flushes " + hex.EncodeToString(sum[:20])

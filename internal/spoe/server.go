@@ -243,7 +243,6 @@ func (c *conn) greet() error {
 	return nil
 }
 
-// answer reads one question, and has it answered.
 func (c *conn) answer(ctx context.Context) error {
 	r, h, err := c.read(c.of.options.Idle)
 	switch {

@@ -114,7 +114,6 @@ func (l *rate) capDebt(s *Counts, now limiter.Tick) {
 	}
 }
 
-// aboveMost reports whether the level is above most.
 func (l *rate) aboveMost(s *Counts, now limiter.Tick) bool {
 	hi, lo := l.debt(s, now)
 	mostHi, mostLo := bits.Mul64(l.Most, uint64(l.Window))

@@ -21,7 +21,6 @@ func (s *Counts) Probe(l *limiter.Limit, words []uint64, now limiter.Tick, out *
 	return s.probe(of(l), words, now, out)
 }
 
-// probe is [Counts.Probe].
 func (s *Counts) probe(l *rate, words []uint64, now limiter.Tick, out *limiter.LimitDecision) (used uint64) {
 	if l.P.Algorithm == limiter.SlidingCounter && s.Until == 0 { // what roll and used do, without two calls
 		l.rollCounter(s, now)
@@ -119,7 +118,6 @@ func (s *Counts) Report(l *limiter.Limit, words []uint64, now limiter.Tick, used
 	s.report(of(l), words, now, used, charged, denied, out)
 }
 
-// report is [Counts.Report].
 func (s *Counts) report(l *rate, words []uint64, now limiter.Tick, used, charged uint64, denied bool,
 	out *limiter.LimitDecision) {
 	switch {

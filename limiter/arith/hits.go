@@ -19,7 +19,6 @@ const (
 // ByHit reports whether the limit's windows begin with a hit.
 func ByHit(l *limiter.Limit) bool { return of(l).byHit() }
 
-// byHit is [ByHit].
 func (l *rate) byHit() bool {
 	return l.P.Algorithm == limiter.FixedWindow && l.P.Align == limiter.AlignFirstHit
 }

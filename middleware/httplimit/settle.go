@@ -132,7 +132,6 @@ type writer struct {
 	Response
 }
 
-// Header returns the fields of the response.
 func (w *writer) Header() http.Header { return w.ResponseWriter.Header() }
 
 // Unwrap is for [http.ResponseController].
@@ -150,7 +149,6 @@ func (w *writer) begun(status int) {
 	}
 }
 
-// Write writes a part of the body.
 func (w *writer) Write(b []byte) (int, error) {
 	w.begun(http.StatusOK)
 	n, err := w.ResponseWriter.Write(b)

@@ -99,7 +99,6 @@ func (g *Gossip) size() int {
 	return len(g.roster.live) + 1
 }
 
-// start starts memberlist and the goroutines.
 func (g *Gossip) start(ctx context.Context) error {
 	conf := profile()
 	conf.Name = g.cfg.Name

@@ -15,7 +15,6 @@ import (
 	"github.com/weirlimit/weir/internal/smallfile"
 )
 
-// Bounds of a directory.
 const (
 	maxFiles = 1000
 	maxBytes = smallfile.MaxRules // of all files together

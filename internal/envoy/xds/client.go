@@ -154,7 +154,6 @@ func (c *Client) stream(ctx context.Context) (got bool, err error) {
 	}
 }
 
-// request returns a message with the version in force.
 func (c *Client) request() *discovery.DiscoveryRequest {
 	return &discovery.DiscoveryRequest{TypeUrl: TypeURL, VersionInfo: c.version, Node: &core.Node{Id: c.config.NodeID}}
 }

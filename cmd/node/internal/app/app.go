@@ -124,7 +124,6 @@ func (a *app) printRulesError(err *rules.Error) {
 // to report it.
 func (a *app) say(format string, args ...any) { _, _ = fmt.Fprintf(a.Err, format, args...) }
 
-// print writes to standard output.
 func (a *app) print(text string) error {
 	if _, err := io.WriteString(a.Out, text); err != nil {
 		return fmt.Errorf("standard output cannot be written: %w", err)

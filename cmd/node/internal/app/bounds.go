@@ -9,7 +9,6 @@ import (
 	"github.com/weirlimit/weir/cmd/node/internal/server"
 )
 
-// boundOptions are the flags for the bounds of clients.
 type boundOptions struct {
 	connections  int // 0: as many as the process can have
 	perIP        positive

@@ -21,7 +21,6 @@ import (
 	"github.com/weirlimit/weir/internal/smallfile"
 )
 
-// clusterOptions are the flags for membership in a cluster.
 type clusterOptions struct {
 	name                 string
 	join                 joinAddresses
@@ -80,7 +79,6 @@ func (o *clusterOptions) copying() weir.Replication {
 	return weir.Replication(slices.Index(o.replication.all, o.replication.value)) //nolint:gosec // one of three
 }
 
-// wanted reports whether the node is to be a member.
 func (o *clusterOptions) wanted(cmd *cobra.Command) bool {
 	f := cmd.Flags()
 	return o.name != "" || len(o.join) > 0 || o.advertise != "" ||

@@ -11,7 +11,6 @@ import (
 	"github.com/weirlimit/weir/internal/denials"
 )
 
-// denialOptions are the flags of the record of denials.
 type denialOptions struct {
 	bytes memory
 	names choice

@@ -98,7 +98,6 @@ func (o *envoyOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.xds.KeyFile, "envoy-xds-key", "", "`FILE` with its key")
 }
 
-// wanted reports whether the service is served.
 func (o *envoyOptions) wanted() bool { return o.addr != "" || o.quotaAddr != "" }
 
 func (o *envoyOptions) validate(cmd *cobra.Command) error {

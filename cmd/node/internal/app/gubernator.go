@@ -20,7 +20,6 @@ func (o *gubernatorOptions) addFlags(f *pflag.FlagSet) {
 		"time `ZONE` of DURATION_IS_GREGORIAN, such as Europe/Berlin (default UTC)")
 }
 
-// wanted reports whether the protocol is served.
 func (o *gubernatorOptions) wanted() bool { return o.addr != "" || o.http != "" }
 
 // validate returns an error for an invalid combination of flags. own says that requests may

@@ -16,7 +16,6 @@ import (
 	"github.com/weirlimit/weir/internal/commandline"
 )
 
-// healthOptions are the node to ask and the timeout.
 type healthOptions struct {
 	at      apartAddress
 	timeout time.Duration

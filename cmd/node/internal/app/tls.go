@@ -9,7 +9,6 @@ import (
 	"github.com/weirlimit/weir/cmd/node/internal/server"
 )
 
-// tlsOptions are the flags of TLS for clients and operators.
 type tlsOptions struct {
 	mode                  choice
 	cert, key             string

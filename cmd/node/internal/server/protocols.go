@@ -60,7 +60,6 @@ type served struct {
 	shutdown func(context.Context) error
 }
 
-// run starts the goroutine that serves.
 func (p *served) run(s *Server) {
 	if p.serve != nil {
 		s.background.serve(p.name, s.failed, p.serve)
@@ -83,7 +82,6 @@ func addrOf(l net.Listener) string {
 	return l.Addr().String()
 }
 
-// run starts their goroutines.
 func (p *protocols) run(s *Server) {
 	p.resp.run(s)
 	p.spoe.run(s)

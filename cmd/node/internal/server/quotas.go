@@ -13,7 +13,6 @@ type quotaServer struct {
 	listener net.Listener // nil: none
 }
 
-// open makes the service and its server.
 func (q *quotaServer) open(s *Server) error {
 	if q.listener == nil {
 		return nil

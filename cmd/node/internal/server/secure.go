@@ -31,7 +31,6 @@ type secured struct {
 	clients, admin *certs.Store
 }
 
-// openTLS loads the certificates.
 func openTLS(c *TLSConfig) (s secured, err error) {
 	if c == nil {
 		return s, nil
@@ -64,7 +63,6 @@ func (s *secured) forAdmin() *transport.TLS {
 	return &transport.TLS{Config: s.admin.Server(s.config.AdminCert, nil, nil), Optional: s.config.Optional}
 }
 
-// run follows the files of certificates.
 func (s *secured) run(ctx context.Context, in *background, log *slog.Logger, audit accounts) {
 	for name, store := range map[string]*certs.Store{"clients": s.clients, "administration": s.admin} {
 		if store == nil {

@@ -184,7 +184,6 @@ func path(s Shape, kind string) string     { return "/bench/" + string(s) + "/" 
 // processor cannot predict the result.
 func isSpent(n uint32) bool { return n&1 == 1 }
 
-// machine describes the machine of this run.
 func machine() Machine {
 	return Machine{Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.GOMAXPROCS(0)}
 }

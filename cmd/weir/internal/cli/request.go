@@ -11,7 +11,6 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// requestFlags are the flags that describe a request.
 type requestFlags struct {
 	user   string
 	ip     string
@@ -41,7 +40,6 @@ func (o *requestFlags) addHold(f *pflag.FlagSet, help string) {
 	f.DurationVar(&o.hold, "hold", 0, help)
 }
 
-// request returns the request that they describe.
 func (o *requestFlags) request(cmd *cobra.Command, path string) (*limiter.Request, error) {
 	r := &limiter.Request{Path: path, Method: o.method, User: o.user, IP: o.ip, Group: o.group, ID: o.id, IDTTL: o.idTTL,
 		Hold: o.hold}

@@ -184,7 +184,6 @@ func (g *grpcRemote) explain(ctx context.Context, r *limiter.Request) (*limiter.
 	return weirwire.ExplanationOf(m), nil
 }
 
-// failed returns the error for a missing answer.
 func (g *grpcRemote) failed(ctx context.Context, err error) error {
 	op := g.dialed.Load()
 	// A node may return this code, too, for other nodes that it has asked.
@@ -230,7 +229,6 @@ const (
 	needTLS = "Client sent an HTTP request to an HTTPS server"
 )
 
-// httpRemote is a node asked over HTTP.
 type httpRemote struct {
 	server string
 	url    string // without a path of the API

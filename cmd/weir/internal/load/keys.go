@@ -57,7 +57,6 @@ type keys struct {
 	limited []bool // by path
 }
 
-// paths returns the number of paths of the keys.
 func (c *Config) paths() int { return max(min(c.Keys, usersPerPath), c.Keys/usersPerPath) }
 
 // limitsPath reports whether the keys of path i have a limit. 37 and 100 have no common

@@ -83,7 +83,6 @@ func openLane(ctx context.Context, c *Config, m Mode, i int) (lane, error) {
 	return &singles{w}, nil
 }
 
-// dial makes a connection to a node.
 func (c *Config) dial(server string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	options := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
 	var err error
@@ -169,7 +168,6 @@ func (s *shared) many(ctx context.Context, c *call) error {
 	return nil
 }
 
-// wire is a connection to a node.
 type wire struct {
 	server string
 	conn   *grpc.ClientConn

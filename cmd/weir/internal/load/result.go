@@ -148,7 +148,6 @@ func (r *Report) Wrong() error {
 	return errors.Join(errs...)
 }
 
-// title returns the name of a point.
 func (p *Point) title() string {
 	how := string(p.Mode)
 	if p.Batch > 1 {

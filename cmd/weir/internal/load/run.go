@@ -135,7 +135,6 @@ func measure(ctx context.Context, c *Config, m Mode, rate float64) (_ Point, err
 	return p, ctx.Err()
 }
 
-// open connects all clients.
 func (t *trial) open(ctx context.Context, c *Config, m Mode) error {
 	clients := c.Clients
 	if clients == 0 {

@@ -160,7 +160,6 @@ func (s *pipe) receive() {
 	}
 }
 
-// take reads a reply.
 func (s *pipe) take(c *call, m *weirv1.DecisionColumns) error {
 	if e := m.GetError(); e != nil {
 		return fmt.Errorf("node %s: %s", s.server, e.GetMessage())

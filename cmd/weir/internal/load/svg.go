@@ -64,7 +64,6 @@ func (p *Point) load() float64 {
 	return p.ChecksPerSecond
 }
 
-// panel draws one mode.
 func (r *Report) panel(b *strings.Builder, m Mode) {
 	var points []*Point
 	most, low, high := 0.0, math.Inf(1), 0.0

@@ -79,7 +79,6 @@ func (r *Report) plainRules(b *strings.Builder) {
 	}
 }
 
-// kind returns what the result is about.
 func (r *RuleResult) kind() string {
 	if r.Quota {
 		return "quota"

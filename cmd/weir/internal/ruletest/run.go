@@ -139,7 +139,6 @@ func verdict(d *limiter.Decision) string {
 		d.RetryAfter.Round(time.Millisecond))
 }
 
-// describe names a request.
 func describe(r *limiter.Request) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", r.Method, r.Path)
