@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/weirlimit/weir/internal/engine"
@@ -47,9 +48,7 @@ func (n *Node) explainBy(ctx context.Context, set *rules.Set, r Request) (*Expla
 	if err != nil {
 		return nil, err
 	}
-	if d.Rule == "" {
-		d.Rule = m.Rule
-	}
+	d.Rule = cmp.Or(d.Rule, m.Rule)
 	if m.Outcome.Has(rules.Denied) {
 		arith.DenyByRule(d, q.Set.Rule(m.Rule))
 	}

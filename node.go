@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -69,12 +70,8 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	if err := rules.CheckSecrets(c.Secret, c.SecondSecret); err != nil {
 		return nil, fmt.Errorf("%w: SecondSecret: %w", ErrInvalid, err)
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(warningsOnly{slog.Default().Handler()})
-	}
-	if c.RulesName == "" {
-		c.RulesName = "rules"
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(warningsOnly{slog.Default().Handler()}))
+	c.RulesName = cmp.Or(c.RulesName, "rules")
 	seal := sealKeyOf(&c)
 	if len(c.Secret) == 0 && c.Cluster == nil && c.Backend == nil {
 		// No other node has to find these counters, so the secret can be random. Nobody

@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -140,9 +141,7 @@ func (n *Node) ofAlternative(sets []*rules.Set, r *Request, receipt Receipt) (*e
 			failed = err
 			continue
 		}
-		if first == nil {
-			first = q
-		}
+		first = cmp.Or(first, q)
 		if receipt.Sealed() != "" {
 			opened, err := n.seal.open(receipt.Sealed(), &q.Charge)
 			if err == nil {

@@ -1,9 +1,11 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -163,9 +165,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.now == nil {
 		c.now = time.Now
 	}
-	if c.poll == 0 {
-		c.poll = pollDefault
-	}
+	c.poll = cmp.Or(c.poll, pollDefault)
 	if n := len(c.Addrs); n < 1 || n > MaxAddrs {
 		return c, fmt.Errorf("client: Config.Addrs has %d addresses: give 1 to %d", n, MaxAddrs)
 	}
@@ -173,10 +173,8 @@ func (c Config) withDefaults() (Config, error) {
 		if host, port, err := net.SplitHostPort(a); err != nil || host == "" || port == "" {
 			return c, fmt.Errorf("client: address %q is not valid: give HOST:PORT of a node's gRPC", a)
 		}
-		for _, before := range c.Addrs[:i] {
-			if a == before {
-				return c, fmt.Errorf("client: address %s is given twice", a)
-			}
+		if slices.Contains(c.Addrs[:i], a) {
+			return c, fmt.Errorf("client: address %s is given twice", a)
 		}
 	}
 	for _, n := range []struct {
@@ -189,9 +187,7 @@ func (c Config) withDefaults() (Config, error) {
 		{"MaxMessage", &c.MaxMessage, MaxMessage, MaxMessage},
 		{"Window", &c.Window, defaultWindow, 64},
 	} {
-		if *n.to == 0 {
-			*n.to = n.def
-		}
+		*n.to = cmp.Or(*n.to, n.def)
 		if *n.to < 1 || *n.to > n.most {
 			return c, fmt.Errorf("client: %s %d is out of range: give 1 to %d, or 0 for %d", n.name, *n.to, n.most, n.def)
 		}
@@ -202,9 +198,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.First < 0 {
 		return c, fmt.Errorf("client: First %d is negative: give the index of an address", c.First)
 	}
-	if c.Timeout == 0 {
-		c.Timeout = defaultTimeout
-	}
+	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
 	if c.Timeout < time.Millisecond || c.Timeout > time.Hour {
 		return c, fmt.Errorf("client: a timeout of %v is out of range: give 1ms to 1h, or 0 for %v", c.Timeout,
 			defaultTimeout)

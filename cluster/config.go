@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -221,15 +222,9 @@ func (c Config) withDefaults() (Config, error) {
 	if err := CheckName(c.Name); err != nil {
 		return c, fmt.Errorf("%w (Cluster.Name)", err)
 	}
-	if c.PeerAddr == "" {
-		c.PeerAddr = defaultPeerAddr
-	}
-	if c.GossipAddr == "" {
-		c.GossipAddr = defaultGossipAddr
-	}
-	if c.Deadline == 0 {
-		c.Deadline = DefaultDeadline
-	}
+	c.PeerAddr = cmp.Or(c.PeerAddr, defaultPeerAddr)
+	c.GossipAddr = cmp.Or(c.GossipAddr, defaultGossipAddr)
+	c.Deadline = cmp.Or(c.Deadline, DefaultDeadline)
 	return c, nil
 }
 

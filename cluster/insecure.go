@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -131,12 +132,8 @@ func onLoopback(ctx context.Context, host string) bool {
 	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
 	defer cancel()
 	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	for _, a := range addrs {
-		if !a.Unmap().IsLoopback() {
-			return false
-		}
-	}
-	return err == nil && len(addrs) > 0
+	return err == nil && len(addrs) > 0 &&
+		!slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !a.Unmap().IsLoopback() })
 }
 
 // warnInsecure logs what the member lacks, now and once a minute.

@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -68,9 +69,7 @@ func (s *Spec) calendar() calendar.Spec {
 		return calendar.Spec{}
 	}
 	c := calendar.Spec{Unit: calendar.Unit(s.Calendar), Zone: s.Zone}
-	if c.Zone == "" {
-		c.Zone = DefaultZone
-	}
+	c.Zone = cmp.Or(c.Zone, DefaultZone)
 	if s.Calendar >= CalendarDay {
 		c.At = uint16(s.At / time.Minute)
 	}

@@ -221,8 +221,7 @@ func (d *Decision) Remarks() Remarks {
 // SetRemarks sets the remarks of a decision. It is for clients.
 func (d *Decision) SetRemarks(r Remarks) {
 	if d.remarks = nil; r != (Remarks{}) {
-		kept := r // allocated only if there are any
-		d.remarks = &kept
+		d.remarks = new(r)
 	}
 }
 

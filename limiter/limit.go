@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -278,19 +279,9 @@ func NewLimit(s Spec) (*Limit, error) {
 	return p.Compile(cal), nil
 }
 
-func (s *Spec) subWindows() int {
-	if s.SubWindows == 0 {
-		return DefaultSubWindows
-	}
-	return s.SubWindows
-}
+func (s *Spec) subWindows() int { return cmp.Or(s.SubWindows, DefaultSubWindows) }
 
-func (s *Spec) burst() int64 {
-	if s.Burst == 0 {
-		return s.Limit
-	}
-	return s.Burst
-}
+func (s *Spec) burst() int64 { return cmp.Or(s.Burst, s.Limit) }
 
 // wide reports whether the counts of the limit need more than 32 bits.
 func (s *Spec) wide() bool {
@@ -316,8 +307,7 @@ func (l *Limit) Spec() Spec {
 		Drip: p.Drip, DripUnits: int64(p.DripUnits), CountRejected: p.Count, Block: p.Block.Duration(),
 	}
 	if p.Algorithm == SlidingCounter {
-		w := int(p.Weight)
-		s.Weight = &w
+		s.Weight = new(int(p.Weight))
 	}
 	if p.Algorithm == Concurrency {
 		s.Window = 0

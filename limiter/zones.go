@@ -25,8 +25,7 @@ type variants struct {
 // the default. All of a key's counters are the same in each zone: if the next request
 // chooses another, the limit has changed, and what was used so far counts on.
 func (r *Rule) Zoned(limits []int) *Rule {
-	base := *r
-	out := &base
+	out := new(*r)
 	if len(limits) == 0 {
 		return out
 	}
@@ -35,10 +34,10 @@ func (r *Rule) Zoned(limits []int) *Rule {
 		if zone == fallback {
 			return out
 		}
-		v := base
-		v.choice, v.Limits = zone, append([]*Limit(nil), base.Limits...)
+		v := *out
+		v.choice, v.Limits = zone, append([]*Limit(nil), out.Limits...)
 		for _, i := range limits {
-			s := base.Limits[i].Spec()
+			s := out.Limits[i].Spec()
 			s.Zone = zone
 			l, err := NewLimit(s)
 			if err != nil {

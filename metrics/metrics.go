@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"runtime"
@@ -107,9 +108,7 @@ func New(r prometheus.Registerer, o Options) (*Metrics, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Version == "" {
-		o.Version = "unknown"
-	}
+	o.Version = cmp.Or(o.Version, "unknown")
 	shards := shardCount(runtime.GOMAXPROCS(0))
 	m := &Metrics{options: o, registerer: r, refusals: make([]refusedShard, shards)}
 	m.checks.init(maxRules, other, label, func(rule string) *checkCounters {

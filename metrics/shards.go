@@ -89,9 +89,7 @@ func (b *bounded[K, V]) add(k K) *V {
 		return b.rest
 	}
 	next := make(map[K]*V, len(old)+1)
-	for k, v := range old {
-		next[k] = v
-	}
+	maps.Copy(next, old)
 	v := b.make(k)
 	next[k] = v
 	b.all.Store(&next)

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -86,11 +87,11 @@ func (c *Config) complete() error {
 	if c.SentinelMaster != "" && c.Cluster {
 		bad("it is either behind Sentinels or a Redis Cluster, not both")
 	}
-	c.Timeout = orDefault(c.Timeout, defaultTimeout)
-	c.Nodes = orDefault(c.Nodes, 1)
-	c.Queue = orDefault(c.Queue, defaultQueue)
-	c.Prefix = orDefault(c.Prefix, defaultPrefix)
-	c.Log = orDefault(c.Log, slog.New(slog.DiscardHandler))
+	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
+	c.Nodes = cmp.Or(c.Nodes, 1)
+	c.Queue = cmp.Or(c.Queue, defaultQueue)
+	c.Prefix = cmp.Or(c.Prefix, defaultPrefix)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Timeout < minTimeout || c.Timeout > maxTimeout {
 		bad("timeout %v is out of range: give 1ms to 1m", c.Timeout)
 	}
@@ -104,14 +105,6 @@ func (c *Config) complete() error {
 		bad("prefix %q has a brace, which chooses the slot of a key", c.Prefix)
 	}
 	return errors.Join(errs...)
-}
-
-func orDefault[T comparable](v, otherwise T) T {
-	var zero T
-	if v == zero {
-		return otherwise
-	}
-	return v
 }
 
 func (c *Config) clustered() bool {

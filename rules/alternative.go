@@ -132,8 +132,7 @@ func (s *Set) each(f func(k int, other *Set)) (out []*Set) {
 	for k, have := range s.alternatives {
 		other := s
 		if k > 0 {
-			copied := *have
-			other = &copied
+			other = new(*have)
 			f(k, other)
 		}
 		out = append(out, other)

@@ -197,15 +197,9 @@ func (d matching) values(n *node, name string) values {
 
 // seemsPattern reports whether a text has what patterns have and values hardly ever.
 func seemsPattern(s string) bool {
-	if strings.ContainsAny(s, "*|") || strings.HasPrefix(s, "^") || strings.HasSuffix(s, "$") {
-		return true
-	}
-	for _, part := range []string{".+", `\d`, `\w`, `\s`, `\S`, `\.`, "]+", "]{", ")?", ")+", "[^", "(?"} {
-		if strings.Contains(s, part) {
-			return true
-		}
-	}
-	return false
+	parts := []string{".+", `\d`, `\w`, `\s`, `\S`, `\.`, "]+", "]{", ")?", ")+", "[^", "(?"}
+	return strings.ContainsAny(s, "*|") || strings.HasPrefix(s, "^") || strings.HasSuffix(s, "$") ||
+		slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(s, part) })
 }
 
 // asPattern returns the pattern that is probably meant. A text whose only special

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"hash/maphash"
 	"math/bits"
 	"strings"
@@ -47,9 +48,7 @@ func newPathCache(entries int) *pathCache {
 	if entries < 0 {
 		return nil
 	}
-	if entries == 0 {
-		entries = defaultCacheEntries
-	}
+	entries = cmp.Or(entries, defaultCacheEntries)
 	entries = min(entries, maxCacheEntries)
 	sets := 1 << bits.Len(uint((entries+cacheWays-1)/cacheWays-1)) // rounded up
 	return &pathCache{

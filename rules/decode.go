@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -243,12 +244,9 @@ func (d *decoder) count(n, list *node) {
 // reported reports whether a mapping has a key that is, or may be meant as, this one,
 // so that its absence need not be reported in addition.
 func (d *decoder) reported(n *node, name string) bool {
-	for _, k := range n.Keys {
-		if k.Text == name || nearest(k.Text, []string{name}) != "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.Keys, func(k *node) bool {
+		return k.Text == name || nearest(k.Text, []string{name}) != ""
+	})
 }
 
 func (d *decoder) version(_, v *node) {

@@ -356,10 +356,8 @@ func ipsApart(m, o *matcher) bool {
 		return false
 	}
 	for _, p := range m.ips {
-		for _, q := range o.ips {
-			if p.Overlaps(q) {
-				return false
-			}
+		if slices.ContainsFunc(o.ips, p.Overlaps) {
+			return false
 		}
 	}
 	return true

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 
@@ -45,18 +46,11 @@ func (d drips) fields() []field {
 		{"every", func(_, v *node) {
 			if d.scalar(v, "every") {
 				if w, bad := duration(v.Text); bad != "" || w <= 0 {
-					d.add(v, "every: %s", orElse(bad, quote(v.Text)+" is not a time: give one such as 10s"))
+					d.add(v, "every: %s", cmp.Or(bad, quote(v.Text)+" is not a time: give one such as 10s"))
 				}
 			}
 		}},
 	}
-}
-
-func orElse(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return text
 }
 
 // setDrip sets how a leaky bucket leaks.

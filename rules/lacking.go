@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/weirlimit/weir/limiter"
@@ -34,11 +35,7 @@ func (s *Set) Lacking(r *limiter.Request) (names []string) {
 			l.rule(&s.rules[i])
 		}
 	}
-	for name := range l.names {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(l.names))
 }
 
 // lackingParts collects what a request lacks.

@@ -85,10 +85,7 @@ func (m *matcher) coversIPs(o *matcher) bool {
 		return false
 	}
 	return !slices.ContainsFunc(m.notIPs, func(p netip.Prefix) bool {
-		if within([]netip.Prefix{p}, o.notIPs) {
-			return false
-		}
-		return len(o.ips) == 0 || slices.ContainsFunc(o.ips, p.Overlaps)
+		return !within([]netip.Prefix{p}, o.notIPs) && (len(o.ips) == 0 || slices.ContainsFunc(o.ips, p.Overlaps))
 	})
 }
 

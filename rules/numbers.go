@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -199,9 +200,7 @@ func (d numbers) number(at *node, text, what string, n *numbering) int64 {
 		d.add(at, "%s: %s", what, bad)
 		return 0
 	case window == 0:
-		if n.plain == nil {
-			n.plain = at
-		}
+		n.plain = cmp.Or(n.plain, at)
 	case n.rate == nil:
 		n.rate, n.window = at, window
 	case window != n.window:
@@ -278,10 +277,7 @@ func (d numbers) settle(s *spec) {
 	if n == nil || n.bad || n.rate == nil {
 		return
 	}
-	other := s.at["window"]
-	if other == nil {
-		other = s.at["calendar"]
-	}
+	other := cmp.Or(s.at["window"], s.at["calendar"])
 	switch {
 	case n.plain != nil:
 		d.add(n.plain, "%s has no window, and %s on line %d has one: write all numbers of a limit in one way, as in "+

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -191,9 +192,7 @@ func (d *decoder) unused(own []setting, r *definition) {
 		switch {
 		case o.option.calendar:
 			unit := map[string]string{"anchor_day": "month", "week_start": "week"}[o.option.name]
-			if unit == "" {
-				unit = "day"
-			}
+			unit = cmp.Or(unit, "day")
 			advice = "it is an option of limits such as {limit: 5, calendar: " + unit + "}; write one, or remove it"
 		case calendars:
 			advice = "windows of a calendar have no other; remove it"

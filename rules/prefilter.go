@@ -2,6 +2,7 @@ package rules
 
 import (
 	"regexp/syntax"
+	"slices"
 	"unicode"
 	"unicode/utf8"
 )
@@ -161,12 +162,7 @@ func anchored(re *syntax.Regexp) bool {
 	case syntax.OpConcat, syntax.OpPlus:
 		return anchored(re.Sub[0])
 	case syntax.OpAlternate:
-		for _, sub := range re.Sub {
-			if !anchored(sub) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(re.Sub, func(sub *syntax.Regexp) bool { return !anchored(sub) })
 	}
 	return false
 }

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -295,10 +296,7 @@ func (d *decoder) limits(n *node, r *definition) (out []*limiter.Limit, written 
 		if s == nil {
 			continue
 		}
-		name := s.Name
-		if name == "" {
-			name = s.DefaultName()
-		}
+		name := cmp.Or(s.Name, s.DefaultName())
 		if f := first[name]; f != nil {
 			d.add(item, "two limits of this %s are named %q, the other one on line %d: give one a name, as in {name: other, "+
 				"limit: %d, %s}", r.kind(), name, f.Line, max(s.Limit, 1), windowText(item, s))
@@ -347,10 +345,7 @@ func (d *decoder) limit(n *node, r *definition) *spec {
 		if s.bad[p.Field] {
 			continue
 		}
-		at := s.at[p.Field]
-		if at == nil {
-			at = n
-		}
+		at := cmp.Or(s.at[p.Field], n)
 		text := p.Text
 		if p.Field == "limit" && s.Limit == 0 && !r.quota {
 			text += `; a rule that denies every request has "deny: true" in place of limits`

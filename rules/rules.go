@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -136,9 +137,7 @@ func Empty(o Options) *Set {
 
 // newSet makes a set of rules and quotas. outer has what is odd in the defaults.
 func newSet(definitions, quotas []definition, outer *definition, o Options) *Set {
-	if o.ClusterName == "" {
-		o.ClusterName = DefaultClusterName
-	}
+	o.ClusterName = cmp.Or(o.ClusterName, DefaultClusterName)
 	s := &Set{
 		rules:  make([]rule, len(definitions)),
 		quotas: make([]counters, len(quotas)),

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -60,10 +61,7 @@ func (d matching) unlikeName(k, v *node) {
 		return
 	}
 	if name, ok := strings.CutPrefix(k.Text, "not_"); ok && name != "" && v.Kind != yamltree.Mapping {
-		value := valueText(v)
-		if value == "" {
-			value = `""`
-		}
+		value := cmp.Or(valueText(v), `""`)
 		instead := yamlText(name) + ": {not: " + value + "}"
 		d.decoder.doubt(k, instead,
 			"%s is an attribute of that name, and not the opposite of attribute %s: write %q for that", quote(k.Text),

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/weirlimit/weir/internal/yamltree"
@@ -151,10 +152,7 @@ func zoneInKey(r *definition) (out []Warning) {
 	for _, parts := range r.keys {
 		for _, p := range parts {
 			if r.zoning.at != nil && p.kind == partAttribute && p.name == r.zoning.from {
-				at := r.keyNode
-				if at == nil {
-					at = r.at
-				}
+				at := cmp.Or(r.keyNode, r.at)
 				return append(out, newWarning(r, at, "",
 					"%s counts by attribute %s, which also names its time zone: a caller has the whole limit in each zone. "+
 						"Remove the attribute from the key; the zone of a counter may change", r.title(), quote(p.name)))

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,9 +74,7 @@ func Open(ctx context.Context, c Config) (*Service, error) {
 		return nil, errors.Join(err, closeBackend(c.Node.Backend))
 	}
 	s := &Service{maxKeys: c.Node.MaxKeys}
-	if s.maxKeys == 0 {
-		s.maxKeys = table.DefaultMaxKeys
-	}
+	s.maxKeys = cmp.Or(s.maxKeys, table.DefaultMaxKeys)
 	var own http.Handler
 	if c.Registerer == nil {
 		registry := metrics.NewRegistry()
@@ -122,9 +121,7 @@ func (s *Service) serve(node *weir.Node, c *Config, own http.Handler) (err error
 	if w.Ready == nil {
 		w.Ready = node.Ready
 	}
-	if w.Logger == nil {
-		w.Logger = c.Node.Logger
-	}
+	w.Logger = cmp.Or(w.Logger, c.Node.Logger)
 	if c.Node.Cluster != nil && c.ShareRing {
 		w.Ring = &ring{node: node}
 	}
@@ -136,9 +133,7 @@ func (s *Service) serve(node *weir.Node, c *Config, own http.Handler) (err error
 	if own != nil {
 		a.Metrics = own
 	}
-	if a.Logger == nil {
-		a.Logger = c.Node.Logger
-	}
+	a.Logger = cmp.Or(a.Logger, c.Node.Logger)
 	if c.Node.Cluster != nil {
 		a.Directory = directory{node}
 	}

@@ -127,8 +127,7 @@ func (s *Service) cluster() metrics.ClusterStats {
 	c, _ := node.Cluster().Stats()
 	var store *metrics.StoreStats
 	if k := c.Store; k != nil {
-		at := metrics.StoreStats(*k)
-		store = &at
+		store = new(metrics.StoreStats(*k))
 	}
 	return metrics.ClusterStats{
 		Store: store, Members: c.Members,

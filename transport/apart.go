@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"log/slog"
 	"net"
 	"net/http"
@@ -25,9 +26,7 @@ type Apart struct {
 }
 
 func newApart(what string, s *site, log *slog.Logger) *Apart {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	return &Apart{what: what, log: log, protocols: []string{"http/1.1"}, http: &http.Server{
 		Handler:           listen.Serving(s),
 		ReadHeaderTimeout: apartHeaderTimeout,

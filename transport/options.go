@@ -269,21 +269,13 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("transport: MaxDecodingBytes %d is negative: give the number of bytes, or 0 for %d",
 			o.MaxDecodingBytes, defaultDecoding)
 	}
-	if o.MaxDecodingBytes == 0 {
-		o.MaxDecodingBytes = defaultDecoding
-	}
+	o.MaxDecodingBytes = cmp.Or(o.MaxDecodingBytes, defaultDecoding)
 	if o.Ready == nil {
 		o.Ready = func() error { return nil }
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.MaxStreams == 0 {
-		o.MaxStreams = defaultStreams
-	}
-	if o.MaxMessageBytes == 0 {
-		o.MaxMessageBytes = defaultMessageBytes
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.MaxStreams = cmp.Or(o.MaxStreams, defaultStreams)
+	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, defaultMessageBytes)
 	if o.MaxHeaderBytes < 0 {
 		return o, fmt.Errorf("transport: MaxHeaderBytes %d is negative: give the number of bytes, or 0 for %d",
 			o.MaxHeaderBytes, maxHeaderBytes)

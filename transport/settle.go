@@ -120,8 +120,7 @@ func writeAmended(w http.ResponseWriter, a limiter.Amended) {
 		return
 	}
 	if a.RetryAfter > 0 {
-		ms := (a.RetryAfter + time.Millisecond - 1).Milliseconds()
-		out.RetryAfterMs = &ms
+		out.RetryAfterMs = new((a.RetryAfter + time.Millisecond - 1).Milliseconds())
 		w.Header().Set("Retry-After", strconv.FormatInt(limiter.Seconds(a.RetryAfter), 10))
 	}
 	write(w, http.StatusTooManyRequests, "application/json", out)

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -62,12 +63,7 @@ type route struct {
 func reading() []string { return []string{http.MethodGet, http.MethodHead} }
 
 func newSite(routes map[string]route, front *frontend.Frontend, o Observer, g *guard.Guard) *site {
-	s := &site{routes: routes, front: front, observer: o, guard: g}
-	for p := range routes {
-		s.paths = append(s.paths, p)
-	}
-	slices.Sort(s.paths)
-	return s
+	return &site{routes: routes, front: front, observer: o, guard: g, paths: slices.Sorted(maps.Keys(routes))}
 }
 
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -3,6 +3,7 @@ package access
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -115,11 +116,7 @@ func (p *problems) fields(n *node, what string, readers map[string]func(*node)) 
 			read(n.Items[i])
 			continue
 		}
-		var names []string
-		for name := range readers {
-			names = append(names, name)
-		}
-		slices.Sort(names)
+		names := slices.Sorted(maps.Keys(readers))
 		text := fmt.Sprintf("unknown field %.100q of %s: the fields are %s", k.Text, what, strings.Join(names, ", "))
 		if near := spelling.Nearest(k.Text, names); near != "" {
 			text = fmt.Sprintf("unknown field %.100q of %s; did you mean %q?", k.Text, what, near)

@@ -2,6 +2,7 @@
 package built
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -35,13 +36,7 @@ func Text(program, tzdata string) string {
 
 // version describes a build. What the linker set goes before what the build recorded.
 func version(info *debug.BuildInfo, released, commit string) string {
-	text := released
-	if text == "" {
-		text = info.Main.Version
-	}
-	if text == "" {
-		text = "(devel)"
-	}
+	text := cmp.Or(released, info.Main.Version, "(devel)")
 	var dirty string
 	if commit == "" {
 		commit = setting(info, "vcs.revision")

@@ -51,8 +51,7 @@ func (t *turn) reply(r route.ReplyTo, answer, idle *limiter.Decision) {
 	}
 	var reasons *peer.Explanation
 	if r.Reasons != nil {
-		x := reasonsOut(r.ID, r.Reasons)
-		reasons = &x
+		reasons = new(reasonsOut(r.ID, r.Reasons))
 	}
 	t.Out.ReplyWith(r.To, out, answer, idle, r.Rules, reasons, sizeOf(r.Reasons))
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/weirlimit/weir/internal/cluster/replica"
@@ -82,12 +83,7 @@ func (x *inspection) settled(p *partition, v *view.View) bool {
 // nothing left to push. So what it handed over has another heir. It is also true if no
 // member is left, or joining, that could take over.
 func (x *inspection) Drained() bool {
-	for _, p := range x.parts {
-		if !x.drained(p) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(x.parts, func(p *partition) bool { return !x.drained(p) })
 }
 
 func (x *inspection) drained(p *partition) bool {

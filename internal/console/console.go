@@ -3,6 +3,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,9 +82,7 @@ type Console struct {
 
 // New returns a console.
 func New(c Config) *Console {
-	if c.Overrides == nil {
-		c.Overrides = new(overrides.Book)
-	}
+	c.Overrides = cmp.Or(c.Overrides, new(overrides.Book))
 	return &Console{config: c, outlook: outlook{node: c.Node}, ring: history.New(), sessions: newSessions(),
 		templates: templates(), version: version()}
 }
@@ -211,12 +210,7 @@ func gather[T any](ctx context.Context, c *Console, q question, read func(member
 }
 
 // name returns the name of the node, for answers.
-func (c *Console) name() string {
-	if c.config.Name == "" {
-		return "this node"
-	}
-	return c.config.Name
-}
+func (c *Console) name() string { return cmp.Or(c.config.Name, "this node") }
 
 // invalid returns an error that the caller must correct.
 func invalid(format string, args ...any) error {

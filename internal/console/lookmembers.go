@@ -215,8 +215,8 @@ func stateClass(state string) string {
 func (c *Console) lookMembers(ctx context.Context) (*membersLook, error) {
 	says, err := shared(ctx, &c.snapshots, "members", func(ctx context.Context) (*saysAll, error) {
 		all := &saysAll{of: map[string]*seen{}}
-		own := c.sees()
-		all.of[own.Member] = &own
+		own := new(c.sees())
+		all.of[own.Member] = own
 		var err error
 		all.missing, err = gather(ctx, c, question{Kind: "members"}, func(member string, s *seen) error {
 			s.Member = member

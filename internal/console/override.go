@@ -324,10 +324,7 @@ func subjectOf(w *Wanted) string {
 
 func (w *Wanted) what() string {
 	e := overrides.Entry{Deny: w.Deny, Limit: w.Limit}
-	last := w.For
-	if last == "" {
-		last = overrides.DefaultFor.String()
-	}
+	last := cmp.Or(w.For, overrides.DefaultFor.String())
 	return e.What() + " for " + last + ": " + w.Why
 }
 

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"math"
@@ -119,9 +120,7 @@ func (c *chart) draw() template.HTML {
 	for _, f := range []float64{0, 0.25, 0.5, 0.75, 1} {
 		at := c.start.Add(time.Duration(f * float64(total)))
 		anchor := map[float64]string{0: "start", 1: "end"}[f]
-		if anchor == "" {
-			anchor = "middle"
-		}
+		anchor = cmp.Or(anchor, "middle")
 		fmt.Fprintf(&b, `<text class="x" text-anchor="%s" x="%.1f" y="%g" data-time="%s">%s</text>`, anchor,
 			x(f*float64(n-1)),
 			high-10, at.UTC().Format(time.RFC3339), at.UTC().Format("15:04"))

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -65,10 +66,7 @@ func (c *Console) sample(before, now metrics.Totals) {
 	}
 	for i := range now.Rules {
 		r := &now.Rules[i]
-		was := had[r.Rule]
-		if was == nil {
-			was = &metrics.RuleTotals{}
-		}
+		was := cmp.Or(had[r.Rule], &metrics.RuleTotals{})
 		x := history.Rule{Name: r.Rule, Allowed: less(r.Allowed, was.Allowed), Denied: less(r.Denied, was.Denied),
 			ByPolicy: less(r.ByPolicy, was.ByPolicy)}
 		if x.Allowed+x.Denied == 0 {

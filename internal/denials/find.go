@@ -205,18 +205,9 @@ func Most(keys []Key, most int) (_ []Key, left int) {
 
 // concerns reports whether the entry has denials of a user or an address.
 func (e *entry) concerns(user string) bool {
-	has := func(s *sample) bool { return s.User == user || s.IP == user }
-	for i := range e.samples {
-		if has(&e.samples[i]) {
-			return true
-		}
-	}
-	for i := range e.minutes {
-		if has(&e.minutes[i].first) {
-			return true
-		}
-	}
-	return false
+	has := func(s sample) bool { return s.User == user || s.IP == user }
+	return slices.ContainsFunc(e.samples, has) ||
+		slices.ContainsFunc(e.minutes, func(m minute) bool { return has(m.first) })
 }
 
 func (q *Query) bounded() bool { return !q.Since.IsZero() || !q.Until.IsZero() }

@@ -9,6 +9,7 @@
 package denials
 
 import (
+	"cmp"
 	"hash/maphash"
 	"strings"
 	"sync"
@@ -106,9 +107,7 @@ type Record struct {
 
 // New returns an empty record.
 func New(c Config) *Record {
-	if c.Bytes == 0 {
-		c.Bytes = DefaultBytes
-	}
+	c.Bytes = cmp.Or(c.Bytes, DefaultBytes)
 	r := &Record{config: c, most: max(c.Bytes, MinBytes) / shards, seed: maphash.MakeSeed(), began: c.Now()}
 	for i := range r.shards {
 		r.shards[i].keys, r.shards[i].tenants = map[uint64]*entry{}, map[string]*tenant{}

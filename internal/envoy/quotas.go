@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -78,9 +79,7 @@ const (
 
 // NewQuotas returns a service with the limits and the permissions of another one. log may be nil.
 func NewQuotas(of *Service, log *slog.Logger) *Quotas {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	q := &Quotas{of: of, limits: newLimits(of.options.Algorithm, false, of.options.Now), log: log,
 		begun: of.options.Now(), decoding: listen.Room{Most: maxDecoded}}
 	q.check(of.config.Load())

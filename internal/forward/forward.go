@@ -61,14 +61,8 @@ func New(o Options) (http.Handler, error) {
 	if len(o.Proxies) == 0 {
 		return nil, errors.New("forward: Options.Proxies is empty: name the networks of the proxies that may ask")
 	}
-	for _, f := range []struct {
-		field *string
-		def   string
-	}{{&o.URI, defaultURI}, {&o.Method, defaultMethod}, {&o.Address, defaultAddress}} {
-		if *f.field == "" {
-			*f.field = f.def
-		}
-	}
+	o.URI, o.Method = cmp.Or(o.URI, defaultURI), cmp.Or(o.Method, defaultMethod)
+	o.Address = cmp.Or(o.Address, defaultAddress)
 	options := []httplimit.Option{
 		httplimit.TrustedProxies(o.Proxies...), httplimit.OnError(failed),
 		httplimit.Headers(httplimit.IETF, httplimit.XRateLimit),

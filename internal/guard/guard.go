@@ -3,6 +3,7 @@
 package guard
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -39,9 +40,7 @@ type Guard struct {
 // New returns a guard that logs to log and calls count with the place of each
 // panic. Either may be nil.
 func New(log *slog.Logger, count func(place string)) *Guard {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	if count == nil {
 		count = func(string) {}
 	}

@@ -1,6 +1,7 @@
 package gubernator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,9 +79,7 @@ func NewService(o Options) (*Service, error) {
 	if o.Live == nil {
 		o.Live = none
 	}
-	if o.within == 0 {
-		o.within = callWithin
-	}
+	o.within = cmp.Or(o.within, callWithin)
 	s := &Service{options: o, front: frontend.New(o.Config, protocol()), limits: newLimits(o.Zone, o.Now),
 		ends: newEnds(o.Now), decoding: listen.Room{Most: maxDecoded}}
 	if _, err := s.limits.of(rate{limit: 1, calendar: limiter.CalendarDay}); err != nil {

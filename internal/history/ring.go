@@ -259,13 +259,10 @@ const maxMerged = 4 * MaxRules
 // clock may differ by some steps.
 func (s *Series) Add(o *Series) bool {
 	n := len(s.Allowed)
-	if o.StepMs != s.StepMs || len(o.Rules) > MaxRules || len(o.Sources) > Sources {
+	lists := [][]uint64{o.Allowed, o.Denied, o.ByPolicy, o.Undecided, o.P99Us, o.Members, o.Unreachable}
+	if o.StepMs != s.StepMs || len(o.Rules) > MaxRules || len(o.Sources) > Sources ||
+		slices.ContainsFunc(lists, func(list []uint64) bool { return len(list) != n }) {
 		return false
-	}
-	for _, list := range [][]uint64{o.Allowed, o.Denied, o.ByPolicy, o.Undecided, o.P99Us, o.Members, o.Unreachable} {
-		if len(list) != n {
-			return false
-		}
 	}
 	by := int(o.Start.Sub(s.Start).Milliseconds() / s.StepMs)
 	sum := func(to, from []uint64) {

@@ -61,9 +61,7 @@ func Bounded(l net.Listener, by Bounds) net.Listener {
 	if by.Most == 0 {
 		by.Most = ConnectionsWithin(openFiles())
 	}
-	if by.Log == nil {
-		by.Log = slog.New(slog.DiscardHandler)
-	}
+	by.Log = cmp.Or(by.Log, slog.New(slog.DiscardHandler))
 	b := bound(l, by.Most, cmp.Or(by.MostFrom, defaultFromAddress), by.Log)
 	if o, ok := by.Observer.(Observer); ok {
 		b.observer, b.name = o, l.Addr().String()

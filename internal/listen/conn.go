@@ -1,8 +1,10 @@
 package listen
 
 import (
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,11 +65,7 @@ type WatchOptions struct {
 func (s *Watcher) all() []*watchedConn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make([]*watchedConn, 0, len(s.conns))
-	for c := range s.conns {
-		all = append(all, c)
-	}
-	return all
+	return slices.Collect(maps.Keys(s.conns))
 }
 
 type watchedConn struct {

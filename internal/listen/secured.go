@@ -56,7 +56,6 @@ func (c *securedConn) handshake(config *tls.Config, optional bool, join *records
 	}
 	layer := records.Join(t)
 	c.layer.Store(&layer)
-	state := t.ConnectionState()
-	c.state = &state
+	c.state = new(t.ConnectionState())
 	return c.state, nil
 }

@@ -375,10 +375,7 @@ func (b *Book) Active(now time.Time) []Entry {
 func (b *Book) All() []Entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	out := make([]Entry, 0, len(b.of))
-	for _, e := range b.of {
-		out = append(out, e)
-	}
+	out := slices.AppendSeq(make([]Entry, 0, len(b.of)), maps.Values(b.of))
 	slices.SortFunc(out, byKey)
 	return out
 }

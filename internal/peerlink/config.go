@@ -1,6 +1,7 @@
 package peerlink
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,12 +130,8 @@ func (c Config) withDefaults() (Config, error) {
 			return c, fmt.Errorf("peerlink: Config.%s is negative: leave it 0 for the default", n.name)
 		}
 	}
-	if c.Self.Wire == 0 {
-		c.Self.Wire = Wire
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Self.Wire = cmp.Or(c.Self.Wire, Wire)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Rand == nil {
 		c.Rand = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	}
@@ -143,18 +140,12 @@ func (c Config) withDefaults() (Config, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", addr)
 		}
 	}
-	setDefault(&c.MaxMessageBytes, maxMessage)
-	setDefault(&c.MaxConnections, 1024)
-	setDefault(&c.Window, 2)
-	setDefault(&c.ConnectTimeout, time.Second)
-	setDefault(&c.StallTimeout, 10*time.Second)
+	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, maxMessage)
+	c.MaxConnections = cmp.Or(c.MaxConnections, 1024)
+	c.Window = cmp.Or(c.Window, 2)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, time.Second)
+	c.StallTimeout = cmp.Or(c.StallTimeout, 10*time.Second)
 	return c, nil
 }
 
 func (c *Config) expelled(name string) bool { return c.Expelled != nil && c.Expelled(name) }
-
-func setDefault[T int | time.Duration](to *T, value T) {
-	if *to == 0 {
-		*to = value
-	}
-}

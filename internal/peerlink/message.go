@@ -203,8 +203,7 @@ func (p *bufferPool) take() *[]byte {
 		return b
 	}
 	// gRPC returns only buffers larger than a KiB.
-	b := make([]byte, 0, 2<<10)
-	return &b
+	return new(make([]byte, 0, 2<<10))
 }
 
 func (p *bufferPool) Get(length int) *[]byte {

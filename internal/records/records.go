@@ -137,8 +137,7 @@ func (j *Joiner) take() *[]byte {
 	if b, ok := j.buffers.Get().(*[]byte); ok {
 		return b
 	}
-	b := make([]byte, 0, maxGathered)
-	return &b
+	return new(make([]byte, 0, maxGathered))
 }
 
 func (j *Joiner) give(b *[]byte) {

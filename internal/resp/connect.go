@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -54,11 +55,7 @@ func doCommand(_ context.Context, c *conn, args []string) {
 	}
 	switch sub {
 	case "":
-		names := make([]string, 0, len(c.of.commands))
-		for name := range c.of.commands {
-			names = append(names, name)
-		}
-		slices.Sort(names)
+		names := slices.Sorted(maps.Keys(c.of.commands))
 		c.reply.array(len(names))
 		for _, name := range names {
 			describe(c, c.of.commands[name])

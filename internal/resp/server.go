@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -103,12 +104,8 @@ func NewServer(o Options) (*Server, error) {
 	if o.Idle <= 0 {
 		o.Idle = defaultIdle
 	}
-	if o.within == 0 {
-		o.within = commandWithin
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.within = cmp.Or(o.within, commandWithin)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	s := &Server{options: o, large: listen.Room{Most: maxLarge}, front: frontend.New(o.Config, protocol()),
 		commands: newCommands(), periods: newPeriods(o.Now)}
 	var err error

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/maphash"
@@ -101,10 +102,7 @@ func count(ctx context.Context, c *conn, name string, args []string) {
 		c.bad(ctx, name, commandError("the script of ulule/limiter takes 1 key and no argument"))
 		return
 	}
-	period := c.of.periods.get(c.caller.Tenant(), args[1])
-	if period == 0 {
-		period = time.Second // nothing is charged by it
-	}
+	period := cmp.Or(c.of.periods.get(c.caller.Tenant(), args[1]), time.Second) // nothing is charged by that
 	c.addOwn(ctx, name, args[1], window(period), 0, formWindow)
 }
 

@@ -3,6 +3,7 @@ package spoe
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -96,12 +97,8 @@ func NewServer(o Options) (*Server, error) {
 	if o.Idle <= 0 {
 		o.Idle = defaultIdle
 	}
-	if o.within == 0 {
-		o.within = frameWithin
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.within = cmp.Or(o.within, frameWithin)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Server{options: o}, nil
 }
 
@@ -168,8 +165,7 @@ func (c *conn) handshake(ctx context.Context) bool {
 		}
 		return false
 	}
-	state := t.ConnectionState()
-	c.state = &state
+	c.state = new(t.ConnectionState())
 	return true
 }
 

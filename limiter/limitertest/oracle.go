@@ -1,6 +1,7 @@
 package limitertest
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
@@ -212,10 +213,7 @@ func newOracleLimit(s limiter.Spec) *oracleLimit {
 			l.model = &logModel{limit: uint64(s.Limit), window: w, most: min(2*uint64(s.Limit), limiter.MaxLogUnits)}
 		}
 	case limiter.SlidingWindow:
-		m := s.SubWindows
-		if m == 0 {
-			m = limiter.DefaultSubWindows
-		}
+		m := cmp.Or(s.SubWindows, limiter.DefaultSubWindows)
 		l.model = &slidingModel{
 			limit: uint64(s.Limit), window: w, sub: w / Tick(m),
 			strict: s.Coverage == limiter.CoverageStrict, most: mostUnits(s), counts: counts{},
@@ -247,12 +245,7 @@ func windowOf(s limiter.Spec) Tick {
 	return Tick(s.Window / limiter.TickDuration)
 }
 
-func burstOf(s limiter.Spec) int64 {
-	if s.Burst == 0 {
-		return s.Limit
-	}
-	return s.Burst
-}
+func burstOf(s limiter.Spec) int64 { return cmp.Or(s.Burst, s.Limit) }
 
 func (l *oracleLimit) blocked(now Tick) bool {
 	for _, b := range l.blocks {

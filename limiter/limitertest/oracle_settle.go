@@ -1,6 +1,7 @@
 package limitertest
 
 import (
+	"cmp"
 	"math/big"
 	"slices"
 
@@ -186,9 +187,7 @@ func (o *holdOracle) extend(now Tick, c *arith.Charge, lacks bool) (out limiter.
 			id.cost = c.Key(i).Cost
 		}
 		o.lengthen(now, id, c.ID)
-		if out.Estimate == 0 {
-			out.Estimate = id.cost
-		}
+		out.Estimate = cmp.Or(out.Estimate, id.cost)
 	}
 	return out
 }

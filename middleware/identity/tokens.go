@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rsa"
@@ -76,9 +77,7 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 		return nil, fmt.Errorf("MaxBytes %d and Leeway %v of tokens must not be negative", c.MaxBytes, c.Leeway)
 	}
 	t := &Tokens{algorithms: slices.Clone(c.Algorithms), issuer: c.Issuer, keys: c.Keys, fits: fits, most: c.MaxBytes}
-	if t.most == 0 {
-		t.most = DefaultMaxTokenBytes
-	}
+	t.most = cmp.Or(t.most, DefaultMaxTokenBytes)
 	if c.Key != nil {
 		if err := fits(c.Key); err != nil {
 			return nil, err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -173,9 +174,7 @@ func (g *guard) whence(claim, otherwise string) string {
 			open = append(open, s.RemoteAddr().String())
 		}
 	}
-	for address := range g.dialled {
-		open = append(open, address)
-	}
+	open = slices.AppendSeq(open, maps.Keys(g.dialled))
 	g.mu.Unlock()
 	slices.Sort(open)
 	return cmp.Or(strings.Join(open[:min(len(open), maxSenders)], " or "), otherwise)

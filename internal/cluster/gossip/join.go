@@ -376,15 +376,9 @@ func (g *Gossip) refuse(err error) {
 // isSilence reports whether an exchange failed because nothing answers at the address,
 // rather than because of the answer.
 func isSilence(text string) bool {
-	if strings.Contains(text, "dial tcp") {
-		return true
-	}
-	for _, s := range []string{"connection refused", "use of closed"} {
-		if strings.Contains(text, s) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"dial tcp", "connection refused", "use of closed"}, func(s string) bool {
+		return strings.Contains(text, s)
+	})
 }
 
 // refusalIn returns the last refusal that an error of memberlist quotes; nil if it

@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -227,9 +228,5 @@ func (r *roster) members(self peer.Member) []peer.Member {
 
 // departed returns all members that are gone, in no particular order.
 func (r *roster) departed() []gone {
-	out := make([]gone, 0, len(r.gone))
-	for _, g := range r.gone {
-		out = append(out, g)
-	}
-	return out
+	return slices.Collect(maps.Values(r.gone))
 }

@@ -190,10 +190,9 @@ func limitToPeer(l *limiter.Limit) peer.Limit {
 		Name: s.Name, Algorithm: uint8(s.Algorithm), Align: uint8(s.Align), Coverage: uint8(s.Coverage),
 		Rounding: uint8(s.Rounding), Drip: uint8(s.Drip), Count: uint8(s.CountRejected),
 		Limit: s.Limit, Burst: s.Burst, Ceiling: s.Ceiling, Window: s.Window.Microseconds(), Block: s.Block.Microseconds(),
-		SubWindows: int32(s.SubWindows), DripUnits: s.DripUnits,
+		SubWindows: int32(s.SubWindows), DripUnits: s.DripUnits, Calendar: uint8(s.Calendar),
+		AnchorDay: uint8(s.AnchorDay), WeekStart: uint8(s.WeekStart), At: int32(s.At / time.Minute), Zone: s.Zone,
 	}
-	out.Calendar, out.AnchorDay, out.WeekStart = uint8(s.Calendar), uint8(s.AnchorDay), uint8(s.WeekStart)
-	out.At, out.Zone = int32(s.At/time.Minute), s.Zone
 	if s.Weight != nil {
 		out.HasWeight, out.Weight = true, int32(*s.Weight)
 	}
@@ -226,8 +225,7 @@ func specOf(l *peer.Limit) limiter.Spec {
 		At: time.Duration(l.At) * time.Minute, Zone: l.Zone,
 	}
 	if l.HasWeight {
-		w := int(l.Weight)
-		s.Weight = &w
+		s.Weight = new(int(l.Weight))
 	}
 	return s
 }

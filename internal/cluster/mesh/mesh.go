@@ -137,12 +137,7 @@ func (m *Mesh) ForgetEnded(now limiter.Tick) {
 		}
 		return over
 	}
-	list := make([]*link, 0, len(have.list))
-	for _, l := range have.list {
-		if !ended(l) {
-			list = append(list, l)
-		}
-	}
+	list := slices.DeleteFunc(slices.Clone(have.list), ended)
 	if len(list) == len(have.list) {
 		return
 	}

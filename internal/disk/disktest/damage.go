@@ -3,6 +3,7 @@ package disktest
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
@@ -66,12 +67,7 @@ func (m *Memory) Damage(kind string, rng *rand.Rand, early, other *Memory) (name
 }
 
 // segments returns the names of the segments.
-func (m *Memory) segments() (names []string) {
+func (m *Memory) segments() []string {
 	all, _ := m.List() // it fails where a test says so
-	for _, n := range all {
-		if strings.HasSuffix(n, ".seg") {
-			names = append(names, n)
-		}
-	}
-	return names
+	return slices.DeleteFunc(all, func(n string) bool { return !strings.HasSuffix(n, ".seg") })
 }

@@ -150,11 +150,7 @@ func (m *Memory) List() (names []string, err error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for name := range m.files {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names, nil
+	return slices.Sorted(maps.Keys(m.files)), nil
 }
 
 // Remove implements [disk.Files].

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -24,9 +25,7 @@ func ParseMessages(messages [][]byte, o Options) (*Config, error) {
 			err = p.root(root)
 		}
 		if err != nil {
-			if name == "" {
-				name = "resource " + strconv.Itoa(i)
-			}
+			name = cmp.Or(name, "resource "+strconv.Itoa(i))
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -140,9 +139,7 @@ func (m *messageReader) descriptor(data []byte, to *[]fileDescriptor, depth int)
 		case 2:
 			return f.text(&d.Value)
 		case 3:
-			if d.RateLimit == nil {
-				d.RateLimit = &fileLimit{Unit: "unknown"}
-			}
+			d.RateLimit = cmp.Or(d.RateLimit, &fileLimit{Unit: "unknown"})
 			return policy(f.bytes, d.RateLimit)
 		case 4:
 			return m.descriptor(f.bytes, &d.Descriptors, depth+1)

@@ -163,8 +163,7 @@ func (o *envoyOptions) config() (*server.EnvoyConfig, error) {
 		},
 	}
 	if o.xds.Addr != "" {
-		own := o.xds
-		c.XDS = &own
+		c.XDS = new(o.xds)
 	}
 	if o.mode.value == "atomic" {
 		c.Options.Mode = envoy.Atomic

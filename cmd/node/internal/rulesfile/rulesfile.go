@@ -3,6 +3,7 @@
 package rulesfile
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -88,13 +89,8 @@ type result struct {
 
 // New returns a follower for which c.First is the present contents.
 func New(c Config) *Follower {
-	for d, def := range map[*time.Duration]time.Duration{
-		&c.Quiet: 50 * time.Millisecond, &c.Longest: 500 * time.Millisecond, &c.Net: 10 * time.Second, &c.Poll: time.Second,
-	} {
-		if *d == 0 {
-			*d = def
-		}
-	}
+	c.Quiet, c.Longest = cmp.Or(c.Quiet, 50*time.Millisecond), cmp.Or(c.Longest, 500*time.Millisecond)
+	c.Net, c.Poll = cmp.Or(c.Net, 10*time.Second), cmp.Or(c.Poll, time.Second)
 	return &Follower{config: c, tried: sha256.Sum256(c.First), reload: make(chan struct{}, 1),
 		asks: make(chan chan<- result)}
 }

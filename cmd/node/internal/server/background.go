@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -58,9 +59,5 @@ func (b *background) wait(ctx context.Context) (left []string) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, what := range b.running {
-		left = append(left, what)
-	}
-	slices.Sort(left)
-	return left
+	return slices.Sorted(maps.Values(b.running))
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"net"
 
@@ -78,10 +79,7 @@ func (g *gubernatorServer) peers(s *Server) func() []gubernator.Peer {
 			}
 		}
 		if out == nil {
-			own := g.grpc
-			if own == nil {
-				own = g.http
-			}
+			own := cmp.Or(g.grpc, g.http)
 			out = append(out, gubernator.Peer{Address: own.Addr().String(), Self: true})
 		}
 		return out

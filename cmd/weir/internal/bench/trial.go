@@ -168,6 +168,5 @@ func (t *trial) conclude() (Result, error) {
 func microseconds(d time.Duration) float64 { return float64(d) / 1000 }
 
 func perCheck(d time.Duration, checks uint64) *float64 {
-	us := float64(d) / float64(time.Microsecond) / float64(checks)
-	return &us
+	return new(float64(d) / float64(time.Microsecond) / float64(checks))
 }

@@ -2,6 +2,7 @@ package load
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -70,9 +71,7 @@ func (c *Config) get(ctx context.Context, at string, read func(io.Reader) error)
 	ctx, cancel := context.WithTimeout(ctx, scrapeWithin)
 	defer cancel()
 	shown, scheme := c.Credentials, "http://"
-	if shown == nil {
-		shown = new(dialing.Credentials)
-	}
+	shown = cmp.Or(shown, new(dialing.Credentials))
 	if shown.Secure() {
 		scheme = "https://"
 	}

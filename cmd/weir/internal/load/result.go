@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -103,9 +104,7 @@ func (t *trial) conclude(sent loadgen.Result) Point {
 		away.Merge(&w.away)
 		took.Merge(&w.took)
 		last = max(last, w.finished)
-		if p.Why == "" {
-			p.Why = w.why
-		}
+		p.Why = cmp.Or(p.Why, w.why)
 	}
 	d := &p.Decisions
 	p.Checks, p.Seconds = d.Allowed+d.Denied+d.ByPolicy, last.Seconds()

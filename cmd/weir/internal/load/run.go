@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,9 +35,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	if c.Progress == nil {
 		c.Progress = func(string) {}
 	}
-	if c.warm == 0 {
-		c.warm = warmWithin
-	}
+	c.warm = cmp.Or(c.warm, warmWithin)
 	r := newReport(&c)
 	for _, m := range c.Modes {
 		for _, rate := range c.Rates {
@@ -136,10 +135,7 @@ func measure(ctx context.Context, c *Config, m Mode, rate float64) (_ Point, err
 }
 
 func (t *trial) open(ctx context.Context, c *Config, m Mode) error {
-	clients := c.Clients
-	if clients == 0 {
-		clients = m.clients(len(c.Servers))
-	}
+	clients := cmp.Or(c.Clients, m.clients(len(c.Servers)))
 	depth := 1
 	switch {
 	case m == Stream && t.Rate > 0:

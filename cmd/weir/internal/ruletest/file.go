@@ -151,11 +151,10 @@ func (d *decoder) step(n, with *node) Step {
 			}
 		}},
 		field{"allow_first", func(n *node) { s.First = int(d.number(n, "allow_first", 0, maxTimes)) }},
-		field{"by", func(n *node) { by := d.text(n, "by"); s.By = &by }},
-		field{"retry_after", func(n *node) { w := d.duration(n, "retry_after"); s.RetryAfter = &w }},
+		field{"by", func(n *node) { s.By = new(d.text(n, "by")) }},
+		field{"retry_after", func(n *node) { s.RetryAfter = new(d.duration(n, "retry_after")) }},
 		field{"remaining", func(n *node) {
-			r := uint64(d.number(n, "remaining", 0, limiter.MaxUnits))
-			s.Remaining = &r
+			s.Remaining = new(uint64(d.number(n, "remaining", 0, limiter.MaxUnits)))
 		}},
 	))
 	switch {
