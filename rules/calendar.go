@@ -24,7 +24,7 @@ func (o *option) fits(unit limiter.Calendar) bool {
 
 // calendarAlgorithm makes fixed_window the algorithm of a limit with a calendar,
 // whatever algorithm it inherits. It must not set another one itself.
-func (d *decoder) calendarAlgorithm(s *spec, own []setting) {
+func (d limiting) calendarAlgorithm(s *spec, own []setting) {
 	if s.Calendar == limiter.CalendarNone {
 		return
 	}
@@ -37,7 +37,7 @@ func (d *decoder) calendarAlgorithm(s *spec, own []setting) {
 }
 
 // calendarField decodes the unit of a limit's calendar.
-func (d *decoder) calendarField(v *node, s *spec) {
+func (d limiting) calendarField(v *node, s *spec) {
 	d.limitField(v, s, "calendar", func() string {
 		units := namesOf[limiter.Calendar]()
 		i := slices.Index(units, v.Text)

@@ -77,7 +77,7 @@ func foldRune(r rune) rune {
 }
 
 // foldedPart decodes a part of a key that says which of its spellings count together, such as {user: {fold: case}}.
-func (d *decoder) foldedPart(n *node) (part, bool) {
+func (d keying) foldedPart(n *node) (part, bool) {
 	const form = "a part of a key with its spelling is written {user: {fold: case, trim: true}}"
 	if len(n.Keys) != 1 {
 		d.add(n, form+"; each part is an element of its own")
@@ -104,7 +104,7 @@ func (d *decoder) foldedPart(n *node) (part, bool) {
 }
 
 // foldingFields are the fields of the spelling of a part.
-func (d *decoder) foldingFields(to *folding) []field {
+func (d keying) foldingFields(to *folding) []field {
 	var trim bool
 	trimming := d.boolean("trim", &trim)
 	return []field{

@@ -311,7 +311,10 @@ func (k *key) String() string {
 	return "[" + strings.Join(names, ", ") + "]"
 }
 
-func (d *decoder) key(n *node) ([][]part, bool) {
+// keying is a decoder of keys.
+type keying struct{ *decoder }
+
+func (d keying) key(n *node) ([][]part, bool) {
 	parts := d.parts(n, "key")
 	if parts == nil {
 		return nil, false
@@ -320,7 +323,7 @@ func (d *decoder) key(n *node) ([][]part, bool) {
 }
 
 // keys decodes the parts of several counters.
-func (d *decoder) keys(n *node) (out [][]part, skip bool) {
+func (d keying) keys(n *node) (out [][]part, skip bool) {
 	const form = `"keys" is a list of lists, such as [[ip], [user]]`
 	if n.Kind != yamltree.List || len(n.Items) == 0 {
 		d.add(n, form+`; for one key of several parts write "key"`)
@@ -343,7 +346,7 @@ func (d *decoder) keys(n *node) (out [][]part, skip bool) {
 	return out, true
 }
 
-func (d *decoder) parts(n *node, what string) []part {
+func (d keying) parts(n *node, what string) []part {
 	var out []part
 	if n.Kind == yamltree.List && len(n.Items) == 0 {
 		d.add(n, "%s is empty; to count all requests together write [rule]", what)

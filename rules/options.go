@@ -145,7 +145,7 @@ type spec struct {
 // apply sets the options of the spec; of several with one name the last wins. Inherited
 // options that the algorithm does not use are ignored; one that the limit itself sets
 // must have an effect. used has those that a limit uses.
-func (d *decoder) apply(s *spec, inherited, own []setting) {
+func (d limiting) apply(s *spec, inherited, own []setting) {
 	all := slices.Concat(inherited, own)
 	for _, o := range all { // first, because it determines which others have an effect
 		if o.option.name == "algorithm" {
@@ -180,7 +180,7 @@ func (d *decoder) apply(s *spec, inherited, own []setting) {
 
 // unused reports options that a rule or a quota sets and none of its limits uses: it would
 // do something else than its author wrote.
-func (d *decoder) unused(own []setting, r *definition) {
+func (d limiting) unused(own []setting, r *definition) {
 	calendars := !slices.ContainsFunc(r.limits, func(l *limiter.Limit) bool {
 		return l.Calendar() == limiter.CalendarNone
 	})

@@ -58,7 +58,7 @@ func (d quoting) quota(n *node, outer level) {
 	}
 	d.decoder.requireName(n, &q, at.name)
 	if at.limits != nil {
-		d.decoder.ownLimits(&q, at.limits, len(outer.settings), before)
+		limiting(d).ownLimits(&q, at.limits, len(outer.settings), before)
 	} else if !d.reported(n, "limits") {
 		d.add(n, `this quota has no limits: add "limits", as in limits: [1000/hour]`)
 	}

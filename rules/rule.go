@@ -34,7 +34,7 @@ func baseLevel() level {
 // levelFields decodes the fields that a rule and the defaults have in common.
 func (d *decoder) levelFields(l *level) []field {
 	l.settings = slices.Clip(l.settings) // so that rules do not overwrite each other's
-	fields := d.optionFields(&l.settings, nil)
+	fields := limiting{d}.optionFields(&l.settings, nil)
 	var given *node
 	keys := func(read func(*node) ([][]part, bool)) func(k, v *node) {
 		return func(k, v *node) {
@@ -57,20 +57,23 @@ func (d *decoder) levelFields(l *level) []field {
 		l.leases.field(d),
 		d.share("max_share", &l.share),
 		d.boolean("shadow", &l.shadow),
-		field{"key", keys(d.key)},
-		field{"keys", keys(d.keys)},
+		field{"key", keys(keying{d}.key)},
+		field{"keys", keys(keying{d}.keys)},
 		field{"cost", func(_, v *node) { costing{d}.costs(v, &l.costs) }},
 	)
 }
 
+// limiting is a decoder of limits.
+type limiting struct{ *decoder }
+
 // optionFields decodes the options of limits. It appends valid ones to settings, and
 // puts the names of others into bad, unless that is nil.
-func (d *decoder) optionFields(settings *[]setting, bad map[string]bool) []field {
+func (d limiting) optionFields(settings *[]setting, bad map[string]bool) []field {
 	fields := make([]field, 0, len(d.options)+8)
 	for i := range d.options {
 		o := &d.options[i]
 		fields = append(fields, field{o.name, func(k, v *node) {
-			ok := zones{d}.optionValue(o, v)
+			ok := zones{d.decoder}.optionValue(o, v)
 			if ok {
 				var scratch limiter.Spec
 				if text := o.set(&scratch, v); text != "" {
@@ -81,7 +84,7 @@ func (d *decoder) optionFields(settings *[]setting, bad map[string]bool) []field
 			switch {
 			case ok:
 				if o.name == "zone" {
-					zones{d}.oddZone(v)
+					zones{d.decoder}.oddZone(v)
 					d.mentions.add(v, zoneAttribute(v), `"attr:%s"`)
 				}
 				*settings = append(*settings, setting{o, k, v})
@@ -143,7 +146,7 @@ func (d *decoder) rule(n *node, outer level) {
 	}
 	d.requireName(n, &r, at.name)
 	if at.limits != nil {
-		d.ownLimits(&r, at.limits, len(outer.settings), before)
+		limiting{d}.ownLimits(&r, at.limits, len(outer.settings), before)
 	}
 	quoting{d}.draws(&r, at.quotas)
 	r.oddities, d.oddities = d.oddities, nil
@@ -200,7 +203,7 @@ func (r *definition) kind() string {
 
 // ownLimits decodes the limits of a rule or a quota, which inherits so many settings.
 // before is the number of problems before it.
-func (d *decoder) ownLimits(r *definition, limits *node, inherited, before int) {
+func (d limiting) ownLimits(r *definition, limits *node, inherited, before int) {
 	d.used = make(map[*node]bool)
 	r.limits, r.written = d.limits(limits, r)
 	if d.found() == before {
@@ -282,7 +285,7 @@ func (d *decoder) name(n *node, r *definition) {
 
 // limits decodes the limits of a rule or a quota, and returns where each valid one is
 // written. It notes those whose time zone a request chooses.
-func (d *decoder) limits(n *node, r *definition) (out []*limiter.Limit, written []*node) {
+func (d limiting) limits(n *node, r *definition) (out []*limiter.Limit, written []*node) {
 	if n.Kind == yamltree.List && len(n.Items) == 0 {
 		instead := `; write "unlimited: true" instead to let everything pass, or "deny: true" to let nothing pass`
 		if r.quota {
@@ -310,17 +313,17 @@ func (d *decoder) limits(n *node, r *definition) (out []*limiter.Limit, written 
 		if r.quota && l.Algorithm() == limiter.Concurrency {
 			d.add(item, "a quota does not limit concurrency: write the limit into a rule")
 		}
-		zones{d}.note(r, item, s, l, len(out))
-		numbers{d}.note(r, item, s, l, len(out))
+		zones{d.decoder}.note(r, item, s, l, len(out))
+		numbers{d.decoder}.note(r, item, s, l, len(out))
 		out, written = append(out, l), append(written, item)
 	}
-	numbers{d}.agree(r)
+	numbers{d.decoder}.agree(r)
 	return out, written
 }
 
 // limit decodes one limit. Its spec may be invalid; the problems have then been
 // reported. It returns nil if not even a name is known.
-func (d *decoder) limit(n *node, r *definition) *spec {
+func (d limiting) limit(n *node, r *definition) *spec {
 	inherited := r.settings
 	s := &spec{at: make(map[string]*node), bad: make(map[string]bool)}
 	var own []setting
@@ -352,7 +355,7 @@ func (d *decoder) limit(n *node, r *definition) *spec {
 		}
 		d.add(at, "%s", text)
 	}
-	drips{d}.agree(s)
+	drips{d.decoder}.agree(s)
 	if s.bad["name"] || s.Name == "" && s.Window <= 0 && s.Calendar == limiter.CalendarNone &&
 		s.Algorithm != limiter.Concurrency {
 		return nil
@@ -361,7 +364,7 @@ func (d *decoder) limit(n *node, r *definition) *spec {
 }
 
 // limitMapping decodes a limit in its long form.
-func (d *decoder) limitMapping(n *node, s *spec, inherited []setting, own *[]setting) {
+func (d limiting) limitMapping(n *node, s *spec, inherited []setting, own *[]setting) {
 	fields := d.limitFields(s, own)
 	d.mapping(n, "a limit", fields, func(name string) string {
 		switch name {
@@ -375,7 +378,7 @@ func (d *decoder) limitMapping(n *node, s *spec, inherited []setting, own *[]set
 		}
 		return ""
 	})
-	numbers{d}.settle(s)
+	numbers{d.decoder}.settle(s)
 	for _, name := range []string{"limit", "window"} {
 		if s.at[name] == nil && !s.bad[name] && (name == "limit" || s.at["calendar"] == nil && !windowless(inherited, *own)) {
 			s.bad[name] = true
@@ -400,7 +403,7 @@ func windowless(inherited, own []setting) bool {
 	return last == limiter.Concurrency.String()
 }
 
-func (d *decoder) limitFields(s *spec, own *[]setting) []field {
+func (d limiting) limitFields(s *spec, own *[]setting) []field {
 	return append(d.optionFields(own, s.bad),
 		field{"name", func(_, v *node) {
 			name, ok := d.text(v, "the limit's name")
@@ -408,7 +411,7 @@ func (d *decoder) limitFields(s *spec, own *[]setting) []field {
 		}},
 		field{"limit", func(_, v *node) {
 			if v.Kind == yamltree.Mapping {
-				numbers{d}.read(v, s)
+				numbers{d.decoder}.read(v, s)
 				return
 			}
 			d.limitField(v, s, "limit", func() (bad string) { s.Limit, bad = integer(v.Text); return bad })
@@ -421,7 +424,7 @@ func (d *decoder) limitFields(s *spec, own *[]setting) []field {
 }
 
 // limitField decodes the number or the window of a limit.
-func (d *decoder) limitField(v *node, s *spec, name string, read func() string) {
+func (d limiting) limitField(v *node, s *spec, name string, read func() string) {
 	s.at[name] = v
 	if !d.scalar(v, name) {
 		s.bad[name] = true

@@ -35,7 +35,7 @@ func Schema() []byte {
 	several["required"] = []string{"any"}
 	alternative := d.object("draw", alternating{d}.itemFields(&drawing{}, new(*node)))
 	alternative["required"] = []string{"name"}
-	limit := d.object("limit", d.limitFields(&spec{}, new([]setting)))
+	limit := d.object("limit", limiting{d}.limitFields(&spec{}, new([]setting)))
 	limit["required"] = []string{"limit"}
 	cost := costing{d}
 	element := d.object("cost", slices.Concat(cost.amountFields(&amount{}, nil), cost.caseFields(&amount{}, nil),
@@ -48,7 +48,7 @@ func Schema() []byte {
 	numbered["anyOf"] = []form{{"required": []string{"by", "of"}}, {"required": []string{"from", "most"}}}
 	drip := d.object("drip", drips{d}.fields())
 	drip["required"] = []string{"amount"}
-	spelling := d.object("spelling", d.foldingFields(new(folding)))
+	spelling := d.object("spelling", keying{d}.foldingFields(new(folding)))
 	spelling["minProperties"] = 1
 	deny := d.object("deny", d.denyFields(new(limiter.Denial)))
 	deny["minProperties"] = 1

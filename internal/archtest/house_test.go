@@ -566,7 +566,6 @@ func largeAllowed() map[string]allowance {
 			"a table is one set of counters; its methods are in files by concern"},
 		"limiter/table.partition methods": {67, "it is one lock, with all that is done under it"},
 		"limiter/table.ledger methods":    {36, "each thing that can happen to a charge that can still change is one"},
-		"rules.decoder methods":           {45, "each part of a rules file has a method that decodes it"},
 		"rules.Set methods":               {46, "each question about rules is a method"},
 		"redisstore.Store methods": {61,
 			"each call of a decider is a method, and each failure of Redis that it outlives"},
