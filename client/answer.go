@@ -100,14 +100,23 @@ func (k *nameKey) limitOf() (*limiter.Limit, error) {
 	return limiter.NewLimit(s)
 }
 
-// read takes the reply to the message. It verifies the lengths of its columns and its
+// answers is what became of a message: the answers to its checks, or why there are none.
+type answers struct {
+	fate   fate
+	err    error // why there is no answer
+	reply  *weirv1.DecisionColumns
+	limits []*named // the limits that the reply refers to
+	starts []int32  // where the limits of each check begin in the reply's columns
+	flaws  map[int]flaw
+}
+
+// read takes the reply to a message of n checks. It verifies the lengths of its columns and its
 // references, so that callers can index them without checks.
-func (b *batch) read(m *weirv1.DecisionColumns, t *names) error {
+func (a *answers) read(m *weirv1.DecisionColumns, n int, t *names) error {
 	if e := m.GetError(); e != nil {
-		b.fate, b.err = fateOf(e.GetCode(), e.GetMessage(), limiter.Tick(e.GetRetryAfterUs()).Duration())
+		a.fate, a.err = fateOf(e.GetCode(), e.GetMessage(), limiter.Tick(e.GetRetryAfterUs()).Duration())
 		return nil
 	}
-	n := b.n
 	fits := func(length int) bool { return length == n }
 	absent := func(length int) bool { return length == n || length == 0 }
 	if !fits(len(m.GetFlags())) || !fits(len(m.GetRemaining())) || !fits(len(m.GetLimitRefs())) ||
@@ -125,11 +134,11 @@ func (b *batch) read(m *weirv1.DecisionColumns, t *names) error {
 		if err != nil {
 			return err
 		}
-		b.limits = append(b.limits, l)
+		a.limits = append(a.limits, l)
 	}
 	for _, ref := range m.GetLimitRefs() {
-		if int64(ref) > int64(len(b.limits)) {
-			return fmt.Errorf("%w: it refers to limit %d of %d", errReply, ref, len(b.limits))
+		if int64(ref) > int64(len(a.limits)) {
+			return fmt.Errorf("%w: it refers to limit %d of %d", errReply, ref, len(a.limits))
 		}
 	}
 	for _, e := range m.GetErrors() {
@@ -137,20 +146,20 @@ func (b *batch) read(m *weirv1.DecisionColumns, t *names) error {
 			if int64(i) >= int64(n) {
 				return fmt.Errorf("%w: it has an error of check %d of %d", errReply, i, n)
 			}
-			if b.flaws == nil {
-				b.flaws = make(map[int]flaw)
+			if a.flaws == nil {
+				a.flaws = make(map[int]flaw)
 			}
 			fate, err := fateOf(e.GetCode(), e.GetMessage(), 0)
-			b.flaws[int(i)] = flaw{fate: fate, err: err}
+			a.flaws[int(i)] = flaw{fate: fate, err: err}
 		}
 	}
-	if err := b.readDenials(m.GetDenials()); err != nil {
+	if err := a.readDenials(m.GetDenials(), n); err != nil {
 		return err
 	}
-	if err := b.readEvery(m.GetEveryLimit()); err != nil {
+	if err := a.readEvery(m.GetEveryLimit(), n); err != nil {
 		return err
 	}
-	b.reply = m
+	a.reply = m
 	return nil
 }
 
@@ -173,17 +182,17 @@ type ruleDenial struct {
 }
 
 // readDenials reads which checks rules denied.
-func (b *batch) readDenials(all []*weirv1.RuleDenial) error {
+func (a *answers) readDenials(all []*weirv1.RuleDenial, n int) error {
 	for _, one := range all {
 		by := &ruleDenial{one.GetRule(), denialOf(one.GetStatus(), one.GetReason())}
 		for _, i := range one.GetChecks() {
-			if int64(i) >= int64(b.n) {
-				return fmt.Errorf("%w: it has a denial of check %d of %d", errReply, i, b.n)
+			if int64(i) >= int64(n) {
+				return fmt.Errorf("%w: it has a denial of check %d of %d", errReply, i, n)
 			}
-			if b.flaws == nil {
-				b.flaws = make(map[int]flaw)
+			if a.flaws == nil {
+				a.flaws = make(map[int]flaw)
 			}
-			b.flaws[int(i)] = flaw{by: by}
+			a.flaws[int(i)] = flaw{by: by}
 		}
 	}
 	return nil
@@ -202,22 +211,22 @@ func denialOf(status uint32, reason string) *limiter.Denial {
 }
 
 // readEvery verifies the columns of all limits, if there are any.
-func (b *batch) readEvery(m *weirv1.LimitColumns) error {
+func (a *answers) readEvery(m *weirv1.LimitColumns, n int) error {
 	if m == nil {
 		return nil
 	}
 	total := int64(0)
 	for _, c := range m.GetCounts() {
-		b.starts = append(b.starts, int32(min(total, math.MaxInt32)))
+		a.starts = append(a.starts, int32(min(total, math.MaxInt32)))
 		total += int64(c)
 	}
-	b.starts = append(b.starts, int32(min(total, math.MaxInt32)))
+	a.starts = append(a.starts, int32(min(total, math.MaxInt32)))
 	for _, length := range []int{
 		len(m.GetLimitIndexes()), len(m.GetFlags()), len(m.GetRemaining()), len(m.GetResetAfterUs()),
 		len(m.GetRetryAfterUs()),
 		len(m.GetCosts()), len(m.GetKeyIndexes()),
 	} {
-		if int64(length) != total || len(m.GetCounts()) != b.n || len(m.GetRuleRefs()) != b.n {
+		if int64(length) != total || len(m.GetCounts()) != n || len(m.GetRuleRefs()) != n {
 			return fmt.Errorf("%w: the columns of all limits differ in length", errReply)
 		}
 	}
@@ -225,12 +234,12 @@ func (b *batch) readEvery(m *weirv1.LimitColumns) error {
 		return fmt.Errorf("%w: the columns of all limits differ in length", errReply)
 	}
 	for _, i := range m.GetLimitIndexes() {
-		if int64(i) >= int64(len(b.limits)) {
-			return fmt.Errorf("%w: it refers to limit %d of %d", errReply, i, len(b.limits))
+		if int64(i) >= int64(len(a.limits)) {
+			return fmt.Errorf("%w: it refers to limit %d of %d", errReply, i, len(a.limits))
 		}
 	}
 	for _, refs := range [...][]uint32{m.GetRuleRefs(), m.GetDrawnByRefs(), m.GetZoneDefaultRefs()} {
-		if len(refs) != b.n && len(refs) != 0 {
+		if len(refs) != n && len(refs) != 0 {
 			return fmt.Errorf("%w: the columns of all limits differ in length", errReply)
 		}
 		for _, i := range refs {
@@ -301,18 +310,17 @@ func (e *ofRequestError) Unwrap() []error { return []error{e.kind, e.cause} }
 // RetryAfter returns how long to wait before the next request; 0 if that is not known.
 func (e *ofRequestError) RetryAfter() time.Duration { return e.wait }
 
-// decision returns the outcome of check i of a message that is done.
-func (b *batch) decision(i int, r *limiter.Request, d *limiter.Decision) (fate, error) {
-	if b.fate != answered || b.err != nil {
-		return b.fate, b.err
+// decision returns the outcome of check i of those that were sent, once the message is done.
+func (a *answers) decision(i int, r *limiter.Request, d *limiter.Decision) (fate, error) {
+	if a.fate != answered || a.err != nil {
+		return a.fate, a.err
 	}
-	i = b.place(i)
-	f, ok := b.flaws[i]
+	f, ok := a.flaws[i]
 	if ok && f.by == nil {
 		return f.fate, f.err
 	}
 	by := f.by
-	m := b.reply
+	m := a.reply
 	flags := m.Flags[i]
 	if flags&byte(weirv1.DecisionFlag_DECISION_FLAG_ERROR) != 0 {
 		return unknown, &nodeError{"a node did not decide a check, and does not say why", ErrUnanswered}
@@ -327,7 +335,7 @@ func (b *batch) decision(i int, r *limiter.Request, d *limiter.Decision) (fate, 
 		d.Source = limiter.Source(m.Sources[i])
 	}
 	if m.EveryLimit != nil {
-		b.every(i, d)
+		a.every(i, d)
 	}
 	if by != nil {
 		d.Rule = by.rule
@@ -341,7 +349,7 @@ func (b *batch) decision(i int, r *limiter.Request, d *limiter.Decision) (fate, 
 		return answered, nil
 	}
 	d.Grow(1)
-	l, of := d.Limit(0), b.limits[ref-1]
+	l, of := d.Limit(0), a.limits[ref-1]
 	*l = limiter.LimitDecision{
 		Rule: of.rule, Limit: of.limit,
 		Allowed: d.Allowed && !(of.rule.Shadow && d.ShadowDenied), Never: d.Never,
@@ -362,20 +370,20 @@ func (b *batch) decision(i int, r *limiter.Request, d *limiter.Decision) (fate, 
 }
 
 // every fills in the results of all limits of check i.
-func (b *batch) every(i int, d *limiter.Decision) {
-	m := b.reply.EveryLimit
+func (a *answers) every(i int, d *limiter.Decision) {
+	m := a.reply.EveryLimit
 	d.Rule = nameIn(m, m.RuleRefs, i)
 	d.SetRemarks(limiter.Remarks{DrawnBy: nameIn(m, m.DrawnByRefs, i),
 		ZoneDefault: nameIn(m, m.ZoneDefaultRefs, i)})
-	from, to := int(b.starts[i]), int(b.starts[i+1])
+	from, to := int(a.starts[i]), int(a.starts[i+1])
 	d.Grow(to - from)
 	key := -1
 	for at := from; at < to; at++ {
 		if before := at - 1; at == from || m.KeyIndexes[before] != m.KeyIndexes[at] ||
-			b.limits[m.LimitIndexes[before]].rule.Name != b.limits[m.LimitIndexes[at]].rule.Name {
+			a.limits[m.LimitIndexes[before]].rule.Name != a.limits[m.LimitIndexes[at]].rule.Name {
 			key++
 		}
-		of, flags := b.limits[m.LimitIndexes[at]], m.Flags[at]
+		of, flags := a.limits[m.LimitIndexes[at]], m.Flags[at]
 		*d.Limit(at - from) = limiter.LimitDecision{
 			Rule: of.rule, Limit: of.limit, Key: key, KeyIndex: uint8(m.KeyIndexes[at]),
 			Allowed:  has(flags, weirv1.DecisionFlag_DECISION_FLAG_ALLOWED),

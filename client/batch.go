@@ -50,14 +50,9 @@ type batch struct {
 	finished bool // done is closed, or about to be
 	spoiled  bool // its timer may still run, so it must not be used again
 
-	done   chan struct{} // closed when it is finished
-	fate   fate
-	err    error // why there is no answer
-	reply  *weirv1.DecisionColumns
-	limits []*named // the limits that the reply refers to
-	starts []int32  // where the limits of each check begin in the reply's columns
-	flaws  map[int]flaw
-	named  []string // the ids that callers have given to its checks
+	done  chan struct{} // closed when it is finished
+	got   answers
+	named []string // the ids that callers have given to its checks
 }
 
 func (b *batch) fits(c *Config, r *limiter.Request, size int) bool {
@@ -258,8 +253,7 @@ func (b *batch) clear() {
 	b.n, b.waits, b.size, b.node, b.timer = 0, 0, 0, nil, nil
 	b.reading, b.finished, b.sent = false, false, time.Time{}
 	b.gone, b.named = b.gone[:0], b.named[:0]
-	b.fate, b.err, b.reply, b.flaws = answered, nil, nil, nil
-	b.limits, b.starts = b.limits[:0], b.starts[:0]
+	b.got = answers{limits: b.got.limits[:0], starts: b.got.starts[:0]}
 }
 
 // release drops one reference. Each check has one, which its caller drops after reading

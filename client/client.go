@@ -308,7 +308,7 @@ func (c *Client) settle(all []*batch, f fate, why error) {
 	woken := make([]bool, len(all))
 	for i, b := range all {
 		if !b.finished {
-			b.fate, b.err, b.open = f, why, false
+			b.got.fate, b.got.err, b.open = f, why, false
 			woken[i] = c.finish(b)
 		}
 	}
@@ -326,7 +326,7 @@ func (c *Client) abandon(b *batch, why error) {
 	c.mu.Lock()
 	woken := c.finish(b)
 	if woken {
-		b.fate, b.err, b.open = unknown, why, false
+		b.got.fate, b.got.err, b.open = unknown, why, false
 	}
 	c.mu.Unlock()
 	if woken {

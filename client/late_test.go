@@ -95,7 +95,7 @@ func TestLate(t *testing.T) {
 			t.Fatal(err)
 		}
 		var d limiter.Decision
-		if f, err := b.decision(ticket.index, &limiter.Request{}, &d); f != unknown || err == nil {
+		if f, err := b.got.decision(b.place(ticket.index), &limiter.Request{}, &d); f != unknown || err == nil {
 			t.Errorf("%s: its fate is %v, %v", name, f, err)
 		}
 		if errors.Is(hungUp, errSilent) != c.silent || (n.condition == down) != c.silent || client.pending != 0 {
@@ -109,15 +109,15 @@ func TestLate(t *testing.T) {
 			{Id: next.batch.message.Id, Flags: []byte{1}, Remaining: []uint64{0}, LimitRefs: []uint32{0},
 				ResetAfterUs: []int64{0}},
 		}})
-		if got != 2 || !errors.Is(err, io.EOF) || b.reply != nil || b.fate != unknown {
-			t.Errorf("%s: %d replies, %v; the late one was read: %v", name, got, err, b.reply)
+		if got != 2 || !errors.Is(err, io.EOF) || b.got.reply != nil || b.got.fate != unknown {
+			t.Errorf("%s: %d replies, %v; the late one was read: %v", name, got, err, b.got.reply)
 		}
-		if f, err := next.batch.decision(0, &limiter.Request{}, &d); f != answered || err != nil || !d.Allowed {
+		if f, err := next.batch.got.decision(0, &limiter.Request{}, &d); f != answered || err != nil || !d.Allowed {
 			t.Errorf("%s: the next one: %v, %v", name, f, err)
 		}
 		n.late(b) // its timer comes late: nothing happens
 		n.late(next.batch)
-		if next.batch.fate != answered {
+		if next.batch.got.fate != answered {
 			t.Errorf("%s: an answer was taken back", name)
 		}
 	}
@@ -136,7 +136,8 @@ func TestAPanicOfTheTimer(t *testing.T) {
 		t.Fatal(err)
 	}
 	var d limiter.Decision
-	if f, err := b.decision(ticket.index, &limiter.Request{}, &d); f != unknown || !errors.Is(err, errDefect) {
+	f, err := b.got.decision(b.place(ticket.index), &limiter.Request{}, &d)
+	if f != unknown || !errors.Is(err, errDefect) {
 		t.Errorf("its fate is %v, %v", f, err)
 	}
 	if s := client.Stats(); s.Pending != 0 {
@@ -209,7 +210,7 @@ func TestLateInTheQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.late(first.batch)
-	if first.batch.fate != undecided || c.pending != 1 || len(n.queue) != 1 || n.queue[0] != second.batch {
+	if first.batch.got.fate != undecided || c.pending != 1 || len(n.queue) != 1 || n.queue[0] != second.batch {
 		t.Errorf("%+v", n)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -218,7 +219,7 @@ func TestLateInTheQueue(t *testing.T) {
 		t.Error(err)
 	}
 	n.fail(ErrClosed)
-	if second.batch.fate != undecided || c.pending != 0 || len(n.queue) != 0 {
+	if second.batch.got.fate != undecided || c.pending != 0 || len(n.queue) != 0 {
 		t.Errorf("%+v", n)
 	}
 }
@@ -357,13 +358,13 @@ func FuzzReply(f *testing.F) {
 		}
 		var all names
 		b := batch{n: 2}
-		if b.read(&m, &all) != nil {
+		if b.got.read(&m, b.n, &all) != nil {
 			return
 		}
 		for i := range 2 {
 			var d limiter.Decision
 			r := limiter.Request{Cost: limiter.Units(1)}
-			if f, err := b.decision(i, &r, &d); f == answered && err == nil {
+			if f, err := b.got.decision(b.place(i), &r, &d); f == answered && err == nil {
 				for j := range d.Len() {
 					if l := d.Limit(j); l.Rule == nil || l.Limit == nil {
 						t.Errorf("limit %d of check %d is nobody's", j, i)

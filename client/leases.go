@@ -291,10 +291,10 @@ func (x *leases) exchange(ctx context.Context, p place, m *message) {
 		return
 	}
 	if err == nil {
-		if err = wishes.read(out.GetAsked(), &x.client.names); err != nil {
+		if err = wishes.got.read(out.GetAsked(), wishes.n, &x.client.names); err != nil {
 			f = unknown
 		} else {
-			f, err = wishes.fate, wishes.err
+			f, err = wishes.got.fate, wishes.got.err
 		}
 	}
 	if err != nil {
@@ -371,7 +371,7 @@ func (x *leases) answered(l *loan, f fate, err error, b *batch, i int, view uint
 	var d limiter.Decision
 	span := l.span
 	if err == nil {
-		if f, err = b.decision(i, &l.request, &d); errors.Is(err, ErrInvalid) || errors.Is(err, ErrDenied) {
+		if f, err = b.got.decision(b.place(i), &l.request, &d); errors.Is(err, ErrInvalid) || errors.Is(err, ErrDenied) {
 			span = lendsAgain // this rule lends nothing
 		}
 	}

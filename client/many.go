@@ -196,7 +196,7 @@ func (c *Client) addAll(rs []limiter.Request, all []one) (some bool) {
 
 // take reads the answer to one request, or finds that it must be retried.
 func (o *one) take(c *Client, r *limiter.Request, d *limiter.Decision) {
-	fate, err := o.batch.decision(o.index, r, d)
+	fate, err := o.batch.got.decision(o.batch.place(o.index), r, d)
 	o.wants = fate != answered && o.tries.again(c, o.batch, r, fate, err)
 	switch {
 	case fate == answered:

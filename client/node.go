@@ -303,7 +303,7 @@ func (n *node) receive(stream weirv1.Limiter_CheckStreamClient) (replies int, er
 			return replies, err
 		}
 		if wanted {
-			if err := b.read(m, &c.names); err != nil {
+			if err := b.got.read(m, b.n, &c.names); err != nil {
 				return replies, err
 			}
 		}
@@ -405,6 +405,6 @@ func (n *node) overdue(b *batch) (woken bool, unsent error) {
 		n.condition, n.why = down, why
 		n.hangUp(errSilent)
 	}
-	b.fate, b.err = unknown, why
+	b.got.fate, b.got.err = unknown, why
 	return c.finish(b), nil
 }

@@ -31,10 +31,10 @@ func TestShares(t *testing.T) {
 		var all names
 		var d limiter.Decision
 		b := batch{n: 1}
-		if err := b.read(m, &all); err != nil {
+		if err := b.got.read(m, b.n, &all); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if _, err := b.decision(0, &limiter.Request{}, &d); err != nil || d.Source != limiter.SourceShare {
+		if _, err := b.got.decision(b.place(0), &limiter.Request{}, &d); err != nil || d.Source != limiter.SourceShare {
 			t.Fatalf("%s: %v, %v", name, d.Source, err)
 		}
 		want := uint64(42)
@@ -49,7 +49,7 @@ func TestShares(t *testing.T) {
 		*c = append(*c, 1)
 	}
 	for name, m := range map[string]*weirv1.DecisionColumns{"one limit": short, "every limit": long} {
-		if err := (&batch{n: 1}).read(m, new(names)); err == nil {
+		if err := new(answers).read(m, 1, new(names)); err == nil {
 			t.Errorf("%s: a column of two for one limit is read", name)
 		}
 	}
@@ -69,7 +69,7 @@ func TestRemarksThatDoNotFit(t *testing.T) {
 			}
 			m := &weirv1.DecisionColumns{Flags: []byte{0}, Remaining: []uint64{0}, ResetAfterUs: []int64{0},
 				LimitRefs: []uint32{0}, EveryLimit: every}
-			if err := (&batch{n: 1}).read(m, new(names)); (err == nil) != c.valid {
+			if err := new(answers).read(m, 1, new(names)); (err == nil) != c.valid {
 				t.Errorf("%s, of zones %t: %v", name, zones, err)
 			}
 		}

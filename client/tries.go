@@ -31,7 +31,7 @@ func (t *tries) ask(ctx context.Context, c *Client, r *limiter.Request, d *limit
 			c.giveUp(at)
 			return err
 		}
-		fate, err := at.batch.decision(at.index, r, d)
+		fate, err := at.batch.got.decision(at.batch.place(at.index), r, d)
 		again := fate != answered && t.again(c, at.batch, r, fate, err)
 		c.release(at.batch)
 		switch {

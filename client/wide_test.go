@@ -12,7 +12,7 @@ import (
 func TestUnitsOutOfRange(t *testing.T) {
 	const most = limiter.MaxUnits
 	read := func(limit, left, share, everyLeft, cost, everyShare uint64) error {
-		return (&batch{n: 1}).read(&weirv1.DecisionColumns{
+		return new(answers).read(&weirv1.DecisionColumns{
 			Flags: []byte{1}, Remaining: []uint64{left}, ResetAfterUs: []int64{1}, LimitRefs: []uint32{1},
 			InForce: []uint64{share},
 			Limits:  []*weirv1.LimitInfo{{Rule: "r", Name: "day", Limit: limit, Capacity: limit, WindowUs: 1e6}},
@@ -22,7 +22,7 @@ func TestUnitsOutOfRange(t *testing.T) {
 				RetryAfterUs: []int64{0}, Costs: []uint64{cost}, KeyIndexes: []uint32{0}, RuleRefs: []uint32{0},
 				InForce: []uint64{everyShare},
 			},
-		}, new(names))
+		}, 1, new(names))
 	}
 	tell := func(limit, burst, left, cost, share uint64) error {
 		return new(Client).decode(&weirv1.CheckResponse{Limits: []*weirv1.LimitDecision{{

@@ -540,7 +540,6 @@ func largeAllowed() map[string]allowance {
 		"chaos/sim.Node fields":         {21, harness},
 		"chaos/sim.key fields":          {49, harness},
 		"client.Client methods":         {64, "each call of a client is a method"},
-		"client.batch fields":           {23, "a message from its first check to the last answer that is read"},
 		"cluster.member fields":         {41, joins},
 		"cluster.member methods":        {58, joins},
 		"cmd/node/internal/server.Server methods": {46,
