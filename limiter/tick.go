@@ -61,21 +61,14 @@ func roundUp(d, unit time.Duration) int64 {
 // shortest spelling in one unit, such as 15m or 250ms.
 func WindowName(w time.Duration) string {
 	const day = 24 * time.Hour
-	switch w {
-	case time.Second:
-		return "second"
-	case time.Minute:
-		return "minute"
-	case time.Hour:
-		return "hour"
-	case day:
-		return "day"
-	case 7 * day:
-		return "week"
-	case 30 * day:
-		return "month"
-	case 365 * day:
-		return "year"
+	for _, u := range []struct {
+		d    time.Duration
+		name string
+	}{{time.Second, "second"}, {time.Minute, "minute"}, {time.Hour, "hour"}, {day, "day"}, {7 * day, "week"},
+		{30 * day, "month"}, {365 * day, "year"}} {
+		if w == u.d {
+			return u.name
+		}
 	}
 	for _, u := range []struct {
 		d    time.Duration

@@ -140,6 +140,11 @@ func (d *decoder) share(name string, out *uint16) field {
 	}}
 }
 
+// nameOf returns the name of a value of an enumeration, of those of all its values in their order.
+func nameOf[T ~uint8](v T, names ...string) string {
+	return append(names, "unknown")[min(int(v), len(names))]
+}
+
 // choice returns a field for one of the names of an enumeration.
 func choice[T interface {
 	~uint8

@@ -35,14 +35,7 @@ const (
 
 // String returns the name in a rules file.
 func (e expiry) String() string {
-	switch e {
-	case expiryRelease:
-		return "release"
-	case expiryKeep:
-		return "keep"
-	default:
-		return "unknown"
-	}
+	return nameOf(e, "release", "keep")
 }
 
 // fields decodes the fields of a rule, or of the defaults, that are about ids.

@@ -13,14 +13,7 @@ const (
 
 // String returns the name in a rules file.
 func (l leasing) String() string {
-	switch l {
-	case leasesAuto:
-		return "auto"
-	case leasesOff:
-		return "off"
-	default:
-		return "unknown"
-	}
+	return nameOf(l, "auto", "off")
 }
 
 // leasesField is what a file says of it, and where; nil: nowhere.

@@ -87,7 +87,7 @@ func meantDuration(s string) string {
 		case d == 0, m[1] != "" && err != nil:
 			return ""
 		case m[1] == "" && rest == s && len(m[0]) == len(rest):
-			return unitOf(d)
+			return limiter.WindowName(d)
 		case m[1] == "":
 			return ""
 		case suffix == "":
@@ -101,16 +101,6 @@ func meantDuration(s string) string {
 		return ""
 	}
 	return out
-}
-
-// unitOf returns the name of a unit, or a duration.
-func unitOf(d time.Duration) string {
-	for _, name := range unitNames() {
-		if u, _ := unit(name); u == d {
-			return name
-		}
-	}
-	return shortDuration(d)
 }
 
 // shortDuration returns a duration in the largest unit of which it is a multiple.

@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -76,23 +77,11 @@ func unitNames() []string {
 }
 
 func unit(name string) (time.Duration, bool) {
-	switch name {
-	case "second":
-		return time.Second, true
-	case "minute":
-		return time.Minute, true
-	case "hour":
-		return time.Hour, true
-	case "day":
-		return day, true
-	case "week":
-		return 7 * day, true
-	case "month":
-		return 30 * day, true
-	case "year":
-		return 365 * day, true
+	i := slices.Index(unitNames(), name)
+	if i < 0 {
+		return 0, false
 	}
-	return 0, false
+	return [...]time.Duration{time.Second, time.Minute, time.Hour, day, 7 * day, 30 * day, 365 * day}[i], true
 }
 
 // duration parses the name of a unit, or a duration in Go's syntax with the additional

@@ -29,16 +29,7 @@ const (
 
 // String returns the state's name, such as "active".
 func (s State) String() string {
-	switch s {
-	case Joining:
-		return "joining"
-	case Active:
-		return "active"
-	case Leaving:
-		return "leaving"
-	default:
-		return "dead"
-	}
+	return [...]string{"joining", "active", "leaving", "dead"}[min(s, Dead)]
 }
 
 // LeaseWire is the first version of the wire whose members lend units to each other, see [Hold], and whose batches

@@ -38,44 +38,21 @@ func (u Unit) Valid() bool { return u >= Second && u <= Week }
 // Length returns how long a unit is, 0 if u is none.
 func (u Unit) Length() time.Duration {
 	const day = 24 * time.Hour
-	switch u {
-	case Second:
-		return time.Second
-	case Minute:
-		return time.Minute
-	case Hour:
-		return time.Hour
-	case Day:
-		return day
-	case Week:
-		return 7 * day
-	case Month:
-		return 30 * day
-	case Year:
-		return 365 * day
+	all := [...]time.Duration{Second: time.Second, Minute: time.Minute, Hour: time.Hour, Day: day, Month: 30 * day,
+		Year: 365 * day, Week: 7 * day}
+	if !u.Valid() {
+		return 0
 	}
-	return 0
+	return all[u]
 }
 
 // String returns the unit's name.
 func (u Unit) String() string {
-	switch u {
-	case Second:
-		return "second"
-	case Minute:
-		return "minute"
-	case Hour:
-		return "hour"
-	case Day:
-		return "day"
-	case Week:
-		return "week"
-	case Month:
-		return "month"
-	case Year:
-		return "year"
+	if !u.Valid() {
+		return "unknown"
 	}
-	return "unknown"
+	return [...]string{Second: "second", Minute: "minute", Hour: "hour", Day: "day", Month: "month", Year: "year",
+		Week: "week"}[u]
 }
 
 // Limit is a limit of a configuration. It is immutable.
