@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/weirlimit/weir/internal/certs"
+	"github.com/weirlimit/weir/internal/waiting"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
@@ -54,12 +55,7 @@ func (c *Client) renew(ctx context.Context) {
 // retire closes a connection when the calls on it have ended: a call of its own ends within
 // the timeout, and a stream moves before that.
 func (c *Client) retire(ctx context.Context, old *grpc.ClientConn) {
-	t := time.NewTimer(2 * c.config.Timeout)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	_ = waiting.Sleep(ctx, 2*c.config.Timeout)
 	_ = old.Close() // it is closed once, so that it cannot fail
 }
 

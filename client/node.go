@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"github.com/weirlimit/weir/internal/waiting"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
@@ -110,12 +111,7 @@ func (n *node) keep(ctx context.Context) {
 		n.fail(err)
 		wait := min(retryFirst<<min(failures-1, 16), retryMost)
 		// The jitter spreads the clients that lost the same node.
-		t := time.NewTimer(wait/2 + rand.N(wait/2))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-		}
+		_ = waiting.Sleep(ctx, wait/2+rand.N(wait/2))
 	}
 }
 

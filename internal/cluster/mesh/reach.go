@@ -122,23 +122,18 @@ func (w *Writer) Watch(now limiter.Tick) (busy bool) {
 		l.mu.Unlock()
 		busy = busy || more
 		if probe && w.mesh.config.View().Has(l.to) {
-			w.probe(l.to)
+			w.ask(l.to, false)
 		}
 	}
 	return busy
 }
 
-// probe sends a member a question that it answers in every state.
-func (w *Writer) probe(to peer.Instance) {
-	if p := w.mesh.config.Probe; p >= 0 {
-		w.Claim(to, peer.Claim{Partition: uint16(p), Kind: peer.Ask}, false)
-	}
-}
-
 // Ask asks a member what it answers in every state. If the answer does not come, its connection becomes suspect.
-func (w *Writer) Ask(to peer.Instance) {
+func (w *Writer) Ask(to peer.Instance) { w.ask(to, true) }
+
+func (w *Writer) ask(to peer.Instance, expects bool) {
 	if p := w.mesh.config.Probe; p >= 0 {
-		w.Claim(to, peer.Claim{Partition: uint16(p), Kind: peer.Ask}, true)
+		w.Claim(to, peer.Claim{Partition: uint16(p), Kind: peer.Ask}, expects)
 	}
 }
 
@@ -255,7 +250,7 @@ func (w *Writer) Answers(i peer.Instance, patient bool, now limiter.Tick) bool {
 	}
 	alive, ask := l.answers(patient, now)
 	if ask {
-		w.probe(i)
+		w.ask(i, false)
 	}
 	return alive
 }

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weirlimit/weir/internal/certs"
+	"github.com/weirlimit/weir/internal/waiting"
 )
 
 // TypeURL is the type of the resources that are asked for.
@@ -110,22 +111,10 @@ func (c *Client) Run(ctx context.Context) {
 		next := wait/2 + rand.N(wait)
 		c.config.Log.Warn("the management server does not answer; the configuration stays in force",
 			"server", c.config.Addr, "error", shorten(err.Error()), "version", c.version, "again_in", next)
-		if !sleep(ctx, next) {
+		if waiting.Sleep(ctx, next) != nil {
 			return
 		}
 		wait = min(2*wait, maxWait)
-	}
-}
-
-// sleep waits, and reports whether the context is still good.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }
 
@@ -175,7 +164,7 @@ func (c *Client) answer(ctx context.Context, r *discovery.DiscoveryResponse) *di
 		c.config.Log.Info("a configuration of the management server is in force",
 			"server", c.config.Addr, "version", c.version, "resources", len(r.GetResources()))
 	}
-	sleep(ctx, pause+idle*time.Since(begin))
+	_ = waiting.Sleep(ctx, pause+idle*time.Since(begin))
 	return out
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/weirlimit/weir/internal/waiting"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -37,10 +38,11 @@ func (c *Config) kill(ctx context.Context, s *scene) error {
 		return err
 	}
 	ask := func() bool {
-		for begun := time.Now(); ctx.Err() == nil && time.Since(begun) < storyPatch; pause(ctx, 10*time.Millisecond) {
+		for begun := time.Now(); ctx.Err() == nil && time.Since(begun) < storyPatch; {
 			if err := s.nodes[0].CheckInto(ctx, r, d); err == nil {
 				return true
 			}
+			_ = waiting.Sleep(ctx, 10*time.Millisecond)
 		}
 		return false
 	}
@@ -54,7 +56,7 @@ func (c *Config) kill(ctx context.Context, s *scene) error {
 		c.Victim.Name, r.User, storyLimit, allowed, c.answer(r, d)); err != nil {
 		return err
 	}
-	pause(ctx, time.Second) // with traffic; the heir has all of it by now
+	_ = waiting.Sleep(ctx, time.Second) // with traffic; the heir has all of it by now
 	if over(ctx) {
 		return nil
 	}
@@ -107,16 +109,6 @@ func (c *Config) answer(r *limiter.Request, d *limiter.Decision) string {
 		return "" // not reached: it is texts and numbers
 	}
 	return "  " + string(text)
-}
-
-// pause waits, at most until the context ends.
-func pause(ctx context.Context, long time.Duration) {
-	t := time.NewTimer(long)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }
 
 // example returns an answer with its fields, as clients get it; "" if there is none.

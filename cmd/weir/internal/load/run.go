@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/loadgen"
 	"github.com/weirlimit/weir/internal/procstat"
+	"github.com/weirlimit/weir/internal/waiting"
 )
 
 const (
@@ -226,14 +227,8 @@ func (w *worker) once(ctx context.Context, t *trial, clock loadgen.Clock, due ti
 		w.why = errSilent.Error()
 		return now, nil
 	}
-	wait := time.NewTimer(pause)
-	defer wait.Stop()
-	select {
-	case <-wait.C:
-	case <-ctx.Done():
-		if !errors.Is(context.Cause(ctx), loadgen.ErrSilent) {
-			return 0, ctx.Err()
-		}
+	if err := waiting.Sleep(ctx, pause); err != nil && !errors.Is(context.Cause(ctx), loadgen.ErrSilent) {
+		return 0, err
 	}
 	return clock.Now(), nil
 }

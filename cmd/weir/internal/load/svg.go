@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"math"
@@ -78,15 +79,7 @@ func (r *Report) panel(b *strings.Builder, m Mode) {
 			low, high = min(low, max(c.of(&p.Waits), 1)), max(high, c.of(&p.Waits), 1)
 		}
 	}
-	slices.SortStableFunc(points, func(p, q *Point) int {
-		switch {
-		case p.load() < q.load():
-			return -1
-		case p.load() > q.load():
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(points, func(p, q *Point) int { return cmp.Compare(p.load(), q.load()) })
 	// The y axis has whole decades.
 	from, to := math.Floor(math.Log10(low)), math.Ceil(math.Log10(high))
 	to = max(to, from+minDecade)
