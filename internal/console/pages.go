@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"embed"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"html/template"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/transport"
 )
 
@@ -366,7 +368,7 @@ func (c *Console) write(w http.ResponseWriter, status int, name string, s *shown
 
 // statusOf returns the status for one who may not see a page.
 func statusOf(err error) int {
-	if isUnproved(err) {
+	if errors.Is(err, frontend.ErrUnauthenticated) {
 		return http.StatusUnauthorized
 	}
 	return http.StatusForbidden

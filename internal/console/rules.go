@@ -48,13 +48,14 @@ func (n *ruleNews) look(c *Console) {
 	if !same { // else the lines have moved
 		n.hash, n.since = hash, c.config.Now().UTC()
 	}
-	n.text, n.known, n.warned = text, now, warningsOf(text)
+	set, _ := rules.Parse("rules", text, rules.Options{}) // nil without a file
+	n.text, n.known, n.warned = text, now, WarningsOf(set)
 }
 
-// warningsOf returns what a rules file makes a node warn of.
-func warningsOf(file []byte) []transport.RuleWarning {
+// WarningsOf returns the warnings of a set of rules, nil: none.
+func WarningsOf(set *rules.Set) []transport.RuleWarning {
 	out := []transport.RuleWarning{}
-	if set, err := rules.Parse("rules", file, rules.Options{}); err == nil {
+	if set != nil {
 		for _, w := range set.Warnings() {
 			out = append(out, transport.RuleWarning{Line: w.Line, Column: w.Column, Rule: w.Rule, Text: w.Text,
 				Instead: w.Instead})

@@ -296,5 +296,3 @@ func shared[T any](ctx context.Context, s *snapshots, name string, build func(co
 	value, _ := x.value.(T)
 	return value, x.err
 }
-
-func isUnproved(err error) bool { return errors.Is(err, frontend.ErrUnauthenticated) }

@@ -94,9 +94,6 @@ var particulars = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|[0-9a-f]{8,}|[0-9]+`)
 // general returns a text without its particulars.
 func general(text string) string { return particulars.ReplaceAllString(text, "") }
 
-// shown returns as much of a stranger's name as is logged.
-func shown(name string) string { return cut(name, maxShown) }
-
 // cut returns the beginning of a text, of at most so many bytes and an ellipsis.
 func cut(s string, most int) string {
 	if len(s) > most {

@@ -219,7 +219,7 @@ func (s *service) refusedFrom(from net.Addr, theirs *peerv1.Hello, err error) {
 		who, level, err = "a node that is no member here", slog.LevelInfo, errStranger
 	}
 	if theirs != nil {
-		who = fmt.Sprintf("the node %q", shown(theirs.GetName()))
+		who = fmt.Sprintf("the node %q", cut(theirs.GetName(), maxShown))
 	}
 	s.links.refusals.logOnce(level, who+" was refused", from, reasonOf(err))
 }

@@ -167,13 +167,10 @@ func doScript(_ context.Context, c *conn, args []string) {
 	}
 }
 
-// anyRate returns a limit for commands that concern a key whatever its limit is.
-func anyRate() rate { return rate{units: 1, burst: 1, period: time.Second} }
-
 func doDel(ctx context.Context, c *conn, args []string) {
-	deleted := int64(0)
+	deleted, any := int64(0), rate{units: 1, burst: 1, period: time.Second} // the key goes whatever its limit is
 	for _, key := range args {
-		r, err := c.own(ctx, key, anyRate(), frontend.ActionReset)
+		r, err := c.own(ctx, key, any, frontend.ActionReset)
 		n := 0
 		if err == nil {
 			r.Limits = append(slices.Clone(r.Limits), c.of.anyWindow)

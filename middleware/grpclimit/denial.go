@@ -2,7 +2,6 @@ package grpclimit
 
 import (
 	"net/http"
-	"strconv"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -76,5 +75,3 @@ func overBudget(wait time.Duration) error {
 	}
 	return plain.Err()
 }
-
-func decimal(n int64) string { return strconv.FormatInt(n, 10) }

@@ -3,6 +3,7 @@ package grpclimit
 import (
 	"context"
 	"errors"
+	"strconv"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -189,7 +190,7 @@ func metadataOf(c *middle.Check) metadata.MD {
 		md["ratelimit-policy"], md["ratelimit"] = values[:1:1], values[1:]
 	}
 	if wait {
-		md["retry-after"] = []string{decimal(seconds)}
+		md["retry-after"] = []string{strconv.FormatInt(seconds, 10)}
 	}
 	return md
 }

@@ -3,6 +3,7 @@ package mesh
 import (
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"slices"
 )
 
 // Up records that a member can be reached directly.
@@ -83,12 +84,7 @@ func (m *Mesh) Quiet(i peer.Instance, now limiter.Tick) bool {
 
 // AnyUp reports whether there is a direct connection to any member.
 func (m *Mesh) AnyUp() bool {
-	for _, l := range m.links.Load().list {
-		if l.up.Load() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(m.links.Load().list, func(l *link) bool { return l.up.Load() })
 }
 
 // Received records what an arriving frame says about the connection to its sender.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/weirlimit/weir/internal/console"
 	"github.com/weirlimit/weir/rules"
 	"github.com/weirlimit/weir/transport"
 )
@@ -19,11 +20,6 @@ func (s *Server) reloadNow(ctx context.Context) (transport.Reloaded, error) {
 	if err != nil {
 		return transport.Reloaded{}, err // not reached: it is in force
 	}
-	out := transport.Reloaded{RulesHash: fmt.Sprintf("%016x", set.Hash()), Rules: set.Len(),
-		Warnings: []transport.RuleWarning{}}
-	for _, w := range set.Warnings() {
-		out.Warnings = append(out.Warnings, transport.RuleWarning{Line: w.Line, Column: w.Column, Rule: w.Rule, Text: w.Text,
-			Instead: w.Instead})
-	}
-	return out, nil
+	return transport.Reloaded{RulesHash: fmt.Sprintf("%016x", set.Hash()), Rules: set.Len(),
+		Warnings: console.WarningsOf(set)}, nil
 }
