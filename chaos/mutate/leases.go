@@ -21,7 +21,7 @@ func ofLeases() []mutation {
 				"	if (loans{b}).any() && !slices.Contains(*k, at) && b.s.from == 1 {\n"},
 		}},
 		{name: "a reset keeps what is lent", pkg: table, test: "^TestAResetKeepsWhatIsLent$", edits: []edit{
-			{"limiter/table/keys.go", "		return loans{p.ledgerOf(k)}.stay(s, l, now)\n", "		return false\n"},
+			{"limiter/table/keys.go", "		lent := loans{p.ledgerOf(k)}.stay(s, l, now)\n", "		lent := false\n"},
 		}},
 		{name: "a copy renews what is lent", pkg: table, test: "^TestACopyKeepsWhatIsLent$", edits: []edit{
 			{"limiter/table/lent.go", "		l.renew(now)\n		return !l.any()\n",
