@@ -23,13 +23,13 @@ func TestClocksThatDifferAreSeen(t *testing.T) {
 			eachSeed(t, func(t *testing.T, seed uint64) {
 				d := direct(t, seed, 3, limiter.UnreachableClosed, limiter.ReplicationLag)
 				for _, n := range d.live() {
-					n.skew, n.drift = 0, 0
+					n.clock = clock{}
 				}
 				d.pass(2 * limiter.Minute) // what was seen before is forgotten
 				owner := d.holder(peer.Owned)
 				third := d.others(owner, d.holder(peer.Heir))[0]
 				d.slow[pair{owner.inst, third.inst}] = c.slow
-				owner.skew = c.skew
+				owner.clock.skew = c.skew
 				d.demandAt(third, 20, 50*ms)
 				d.pass(2 * limiter.Second)
 				of, by := third.core.ClockDifference()

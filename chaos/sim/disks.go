@@ -160,7 +160,7 @@ func (d *nodeDisk) restore() {
 			w.fail(fmt.Errorf("%s reads its disk: %w", d.n.name, err))
 		}
 	}
-	d.n.skew += max(0, last-d.n.Now()) // no window twice
+	d.n.clock.skew += max(0, last-d.n.Now()) // no window twice
 	d.core.Restored(true)
 	d.n.After(w.between(0, persistEvery), d.save)
 }

@@ -21,8 +21,7 @@ type Node struct {
 	inst  peer.Instance
 	core  *cluster.Core
 	table *table.Table
-	skew  limiter.Tick // of its clock
-	drift limiter.Tick // per second
+	clock clock
 	alive bool
 	// paused: what comes meanwhile happens when it goes on.
 	paused bool
@@ -41,6 +40,16 @@ type Node struct {
 	slow      slowness
 }
 
+// clock is how far a node's clock is from the time of the world.
+type clock struct {
+	skew  limiter.Tick
+	drift limiter.Tick // per second
+}
+
+func (c clock) at(now limiter.Tick) limiter.Tick {
+	return now + c.skew + (now-epoch)*c.drift/limiter.Second
+}
+
 // start runs a new instance of a node.
 func (w *World) start(name string, first bool, rules map[string]*limiter.Rule, seeds int) {
 	if slices.ContainsFunc(w.live(), func(m *Node) bool { return m.name == name }) {
@@ -54,9 +63,9 @@ func (w *World) start(name string, first bool, rules map[string]*limiter.Rule, s
 		n.rules = w.rolled
 	}
 	if w.chance(50) {
-		n.skew = w.between(-w.skew, w.skew)
+		n.clock.skew = w.between(-w.skew, w.skew)
 	}
-	n.drift = w.between(-w.drift, w.drift)
+	n.clock.drift = w.between(-w.drift, w.drift)
 	n.published = peer.Member{Name: name, Instance: n.inst, State: peer.Joining, Wire: peer.LeaseWire - 1}
 	if w.near.lending.on || w.near.sliced.on {
 		n.published.Wire = peer.LeaseWire
@@ -105,7 +114,7 @@ type happening struct {
 
 // Now is the node's clock.
 func (n *Node) Now() limiter.Tick {
-	return n.w.now + n.skew + (n.w.now-epoch)*n.drift/limiter.Second
+	return n.clock.at(n.w.now)
 }
 
 // After is the node's timer.

@@ -22,7 +22,7 @@ func (d *directed) recovers() {
 	r := &limiter.Rule{Name: "r", OnUnreachable: d.key.rule.OnUnreachable, Replication: d.key.rule.Replication}
 	r.Limits = limits(limiter.Spec{Limit: shortLimit, Window: time.Second, Algorithm: limiter.FixedWindow})
 	for _, n := range d.live() {
-		n.rules["r"], n.skew, n.drift = r, 0, 0
+		n.rules["r"], n.clock = r, clock{}
 	}
 	d.key.rule = r
 }

@@ -537,7 +537,6 @@ func largeAllowed() map[string]allowance {
 		"chaos/scenario.stage methods":  {90, harness},
 		"chaos/sim.World fields":        {48, harness},
 		"chaos/sim.World methods":       {137, harness},
-		"chaos/sim.Node fields":         {21, harness},
 		"chaos/sim.key fields":          {49, harness},
 		"client.Client methods":         {64, "each call of a client is a method"},
 		"cluster.member fields":         {41, joins},
