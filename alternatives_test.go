@@ -79,6 +79,7 @@ func TestFirstQuotaThatAdmits(t *testing.T) {
 	if e, err := n.Explain(t.Context(), any); err != nil || !e.Decision.Allowed || e.Limits[0].Name == "" {
 		t.Errorf("%+v, %v", e, err)
 	}
+	any.ID, any.Hold = "a check could not have it", time.Minute
 	if got, err := n.Reset(t.Context(), any); got != 2 || err != nil {
 		t.Errorf("%d counters were reset: %v", got, err)
 	}

@@ -264,7 +264,8 @@ func refuseAll(ds []Decision) {
 }
 
 // Reset deletes the counters of the keys of a request, with their blocks, and returns
-// how many there were. Resetting again does no harm.
+// how many there were. Resetting again does no harm. The id and the hold of the request do
+// not matter.
 //
 // In a cluster, if no member that holds some of the keys answers within the cluster's
 // deadline, the error wraps [ErrUnanswered], names those keys and states whether they
@@ -275,6 +276,7 @@ func (n *Node) Reset(ctx context.Context, r Request) (int, error) {
 	if err := n.usable(ctx); err != nil {
 		return 0, err
 	}
+	r.ID, r.IDTTL, r.Hold = "", 0, 0
 	set := n.node.Rules.Load()
 	var sets []*rules.Set
 	for i, by := range append([]*rules.Set{set}, set.Charged(&r)...) { // and what was charged before operators decided
