@@ -215,6 +215,12 @@ func TestBackendAnswersTheRest(t *testing.T) {
 		!slices.Equal(e.Commands, []string{"/r:ada"}) {
 		t.Errorf("%+v, %v", e, err)
 	}
+	if count, err := n.Reset(ctx, r); err != nil || count != 0 {
+		t.Errorf("reset %d counters, and what was charged has come back: %v", count, err)
+	}
+	if err := n.CheckInto(ctx, &r, &d); err != nil {
+		t.Fatal(err)
+	}
 	if count, err := n.Reset(ctx, r); err != nil || count != 1 {
 		t.Errorf("reset %d, %v", count, err)
 	}

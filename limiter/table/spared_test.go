@@ -100,3 +100,24 @@ func TestAMergeLeavesTheHoldOfAShadowRule(t *testing.T) {
 		}
 	}
 }
+
+// A check without a hold, of a rule in shadow, holds nothing of a limit on concurrency, also beside other keys' holds.
+func TestNothingIsHeldWithoutAHold(t *testing.T) {
+	slots, err := limiter.NewLimit(limiter.Spec{Limit: 3, Algorithm: limiter.Concurrency})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := &limiter.Rule{Name: "c", Limits: []*limiter.Limit{slots}, Shadow: true}
+	tab := New(Config{MaxKeys: 1000})
+	for hi := range uint64(2) {
+		var d limiter.Decision
+		c := charge1(rule, 1, 0, 1)
+		if err := tab.Decide(noon, c, &d); err != nil || d.Limit(0).ResetAfter != 0 {
+			t.Errorf("%+v, %v", d.Limit(0), err)
+		}
+		c = held1(rule, 2+hi, 1, 1, time.Minute)
+		if err := tab.Decide(noon, c, &d); err != nil || d.Limit(0).ResetAfter != time.Minute {
+			t.Errorf("%+v, %v", d.Limit(0), err)
+		}
+	}
+}
