@@ -147,9 +147,11 @@ func (m *memory) conclude(c *arith.Charge, d *limiter.Decision) {
 		d.Receipt = m.receipt(c)
 		arith.Repeat(d)
 	case d.Allowed:
-		shadow := d.ShadowDenied
-		arith.Repeat(d)
-		d.Repeated, d.ShadowDenied = false, shadow
+		for j := range d.Len() {
+			if l := d.Limit(j); m.has(l.Key) {
+				arith.Admit(l)
+			}
+		}
 	default:
 		m.leaveOut(d)
 	}

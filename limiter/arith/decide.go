@@ -97,9 +97,13 @@ func Repeat(d *limiter.Decision) {
 	d.Allowed, d.Never, d.ShadowDenied, d.Repeated, d.Steps().Began = true, false, false, true, false
 	d.Rule = "" // that of a denial
 	for i := range d.Len() {
-		l := d.Limit(i)
-		l.Allowed, l.Never, l.Blocked, l.Overflow, l.RetryAfter = true, false, false, false, 0
+		Admit(d.Limit(i))
 	}
+}
+
+// Admit makes a limit one that admits the check, as of a key for which its id is remembered.
+func Admit(l *limiter.LimitDecision) {
+	l.Allowed, l.Never, l.Blocked, l.Overflow, l.RetryAfter = true, false, false, false, 0
 }
 
 // Report fills in out.Remaining and out.ResetAfter, and out.RetryAfter if the check was

@@ -315,7 +315,20 @@ func (t *Table) decideRest(now limiter.Tick, c *arith.Charge, d *limiter.Decisio
 		return decided
 	}
 	made, shadow, n := d.Receipt, d.ShadowDenied, 0
+	var would []limiter.LimitDecision // deny, of rules in shadow
+	for j := range d.Len() {
+		if l := *d.Limit(j); !l.Allowed {
+			l.Key = index[l.Key]
+			would = append(would, l)
+		}
+	}
 	t.look(now, c, d)
+	for j := range d.Len() {
+		l := d.Limit(j)
+		if len(would) > 0 && l.Key == would[0].Key && l.Limit == would[0].Limit {
+			*l, would = would[0], would[1:]
+		}
+	}
 	d.Repeated, d.ShadowDenied = false, shadow
 	d.Receipt = arith.NewReceipt(arith.ReceiptFields{Time: arith.Fields(&made).Time})
 	for i := range rest.Len() {

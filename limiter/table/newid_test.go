@@ -66,3 +66,30 @@ func TestADeniedIDTakesNoRoom(t *testing.T) {
 	}
 	tab.checkAll(t)
 }
+
+// Where a check's id is known for some of its keys, a rule in shadow that would deny for others says so, and when it
+// would not.
+func TestAShadowBesideAKnownIDSaysWhenItDenies(t *testing.T) {
+	tab, force, shadow := New(Config{}), window(t, 100, time.Hour), window(t, 1, time.Hour)
+	shadow.Shadow = true
+	var d limiter.Decision
+	decide := func(id uint64, rules ...*limiter.Rule) {
+		t.Helper()
+		c := &arith.Charge{ID: &arith.Idempotency{ID: id, Life: time.Minute}}
+		for i, rule := range rules {
+			c.Add(arith.Key{Hash: arith.Hash{Hi: 7, Lo: hash(uint64(i)).Lo}, Rule: rule, Cost: 1})
+		}
+		if err := tab.Decide(idStart, c, &d); err != nil || !d.Allowed || d.Repeated {
+			t.Fatalf("%+v, %v", d, err)
+		}
+	}
+	decide(1, force)
+	decide(2, force, shadow)
+	decide(1, force, shadow)
+	if l := d.Limit(1); !d.ShadowDenied || !d.Limit(0).Allowed || l.Allowed || l.RetryAfter <= 0 || d.RetryAfter != 0 {
+		t.Errorf("%+v", d)
+	}
+	if d.Limit(0).Remaining != 98 {
+		t.Errorf("%d left: the key for which the id is known was charged again", d.Limit(0).Remaining)
+	}
+}
