@@ -133,7 +133,7 @@ func (s *Counts) report(l *rate, words []uint64, now limiter.Tick, used, charged
 	}
 	out.ResetAfter = max(0, s.emptyAt(l, words)-now).Duration()
 	if l.P.Algorithm == limiter.Concurrency && s.A == s.B { // no hold has come, nor does one for a rule in shadow
-		out.ResetAfter = 0
+		out.ResetAfter = max(0, s.Until-now).Duration()
 	}
 	out.Remaining = l.Cap - min(used, l.Cap)
 	if s.Until > now || out.Overflow && !out.Allowed {
