@@ -73,7 +73,7 @@ func (d limiting) optionFields(settings *[]setting, bad map[string]bool) []field
 	for i := range d.options {
 		o := &d.options[i]
 		fields = append(fields, field{o.name, func(k, v *node) {
-			ok := zones{d.decoder}.optionValue(o, v)
+			ok := zones(d).optionValue(o, v)
 			if ok {
 				var scratch limiter.Spec
 				if text := o.set(&scratch, v); text != "" {
@@ -84,7 +84,7 @@ func (d limiting) optionFields(settings *[]setting, bad map[string]bool) []field
 			switch {
 			case ok:
 				if o.name == "zone" {
-					zones{d.decoder}.oddZone(v)
+					zones(d).oddZone(v)
 					d.mentions.add(v, zoneAttribute(v), `"attr:%s"`)
 				}
 				*settings = append(*settings, setting{o, k, v})
@@ -313,11 +313,11 @@ func (d limiting) limits(n *node, r *definition) (out []*limiter.Limit, written 
 		if r.quota && l.Algorithm() == limiter.Concurrency {
 			d.add(item, "a quota does not limit concurrency: write the limit into a rule")
 		}
-		zones{d.decoder}.note(r, item, s, l, len(out))
-		numbers{d.decoder}.note(r, item, s, l, len(out))
+		zones(d).note(r, item, s, l, len(out))
+		numbers(d).note(r, item, s, l, len(out))
 		out, written = append(out, l), append(written, item)
 	}
-	numbers{d.decoder}.agree(r)
+	numbers(d).agree(r)
 	return out, written
 }
 
@@ -355,7 +355,7 @@ func (d limiting) limit(n *node, r *definition) *spec {
 		}
 		d.add(at, "%s", text)
 	}
-	drips{d.decoder}.agree(s)
+	drips(d).agree(s)
 	if s.bad["name"] || s.Name == "" && s.Window <= 0 && s.Calendar == limiter.CalendarNone &&
 		s.Algorithm != limiter.Concurrency {
 		return nil
@@ -378,7 +378,7 @@ func (d limiting) limitMapping(n *node, s *spec, inherited []setting, own *[]set
 		}
 		return ""
 	})
-	numbers{d.decoder}.settle(s)
+	numbers(d).settle(s)
 	for _, name := range []string{"limit", "window"} {
 		if s.at[name] == nil && !s.bad[name] && (name == "limit" || s.at["calendar"] == nil && !windowless(inherited, *own)) {
 			s.bad[name] = true
@@ -411,7 +411,7 @@ func (d limiting) limitFields(s *spec, own *[]setting) []field {
 		}},
 		field{"limit", func(_, v *node) {
 			if v.Kind == yamltree.Mapping {
-				numbers{d.decoder}.read(v, s)
+				numbers(d).read(v, s)
 				return
 			}
 			d.limitField(v, s, "limit", func() (bad string) { s.Limit, bad = integer(v.Text); return bad })

@@ -173,7 +173,7 @@ func (l *ledger) peek(ctx context.Context, w *wire, some []uint32, seen *Limits)
 // exhaust checks a key until it must be denied, and once more.
 func (l *ledger) exhaust(ctx context.Context, w *wire, n uint32, seen *Limits) error {
 	least, most := l.left(n)
-	same := slices.Repeat([]uint32{n}, int(most+2))
+	same := slices.Repeat([]uint32{n}, most+2)
 	decisions, err := l.askAll(ctx, w, same, false)
 	if err != nil {
 		return err
