@@ -310,8 +310,12 @@ func (k *key) answered(n *Node, d *limiter.Decision, i, cost int, repeated bool)
 		}
 	case !d.Allowed:
 		k.fallbacks++
+		if n.w.now == n.w.outcome.resumedAt {
+			k.direct++ // it waited at a member that stood still, with all others of its batch
+		}
 		if !owned(d, i) {
 			k.lost += cost // an owner may have charged it all the same
+			n.w.outcome.lonely.lost(n.w, k, cost)
 		}
 	case fallback && !owned(d, i):
 		k.fallbacks++

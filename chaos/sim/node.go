@@ -229,7 +229,7 @@ func (n *Node) resume() {
 	if !n.paused {
 		return
 	}
-	n.paused = false
+	n.paused, n.w.outcome.resumedAt = false, n.w.now
 	n.w.faulted()
 	n.w.logf("%s resumes", n.name)
 	for _, r := range n.rumours {
@@ -300,6 +300,7 @@ func (n *Node) leave(then func()) {
 		if err != nil {
 			n.w.logf("%s: %v", n.name, err) // another fault had it leave
 		}
+		n.w.outcome.lonely.leaves(n.w)
 	})
 }
 
