@@ -97,7 +97,8 @@ func TestNoRoom(t *testing.T) {
 		"Reset":   func() error { _, err := s.api.Reset(t.Context(), reset); return err },
 	}
 	for name, call := range single {
-		if err := call(); status.Code(err) != codes.ResourceExhausted {
+		// Canceled: what had come of the message was given up.
+		if err := call(); status.Code(err) != codes.ResourceExhausted && status.Code(err) != codes.Canceled {
 			t.Errorf("one large message, %s: %v", name, err)
 		}
 	}

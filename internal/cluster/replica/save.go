@@ -342,16 +342,24 @@ func (p *Replica) anyFromDisk(r *claimRound) bool {
 
 // lossless reports whether a last resort goes on from all that was charged: the last owner that is known has ended in
 // good order, and so have all members that count, which have answered. One that ended otherwise may have forgotten that
-// it took over.
+// it took over. A member that is back may have claimed the partition in vain: it has no counters of its own as owner.
 func (r *claimRound) lossless(t *Step, p *Replica) bool {
-	answered, owner := 1, p.node.Ended == r.base.Instance
+	answered, last := 1, r.base
 	for i, w := range r.whom {
 		if a := &r.answers[i]; a.has && a.Ended != 0 && t.View.Has(w) {
 			answered++
-			owner = owner || a.Ended == r.base.Instance
+			if w == r.base.Instance && a.Epoch != r.base {
+				last = p.epoch
+			}
 		}
 	}
-	return owner && p.node.Ended != 0 && p.FromDisk() && p.epoch == r.base &&
+	if r.base.Instance == p.node.Self {
+		last = p.epoch
+	}
+	owner := p.node.Ended == last.Instance || slices.ContainsFunc(r.answers, func(a answer) bool {
+		return a.has && a.Ended == last.Instance
+	})
+	return owner && p.node.Ended != 0 && p.FromDisk() && p.epoch == last &&
 		answered >= p.n0(t, true)+p.node.Peers.Told()
 }
 

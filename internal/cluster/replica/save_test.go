@@ -62,12 +62,15 @@ func TestALastResortThatHasLostNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		self, other, owner peer.Instance
 		silent             bool
+		vain               bool // the other one has claimed the partition and has nothing of it
 		lost               bool
 	}{
 		"this node was the owner":        {self: third, other: others},
 		"another one was the owner":      {self: mine, other: third},
 		"this node ended otherwise":      {other: third, lost: true},
 		"another one ended otherwise":    {self: third, lost: true},
+		"another one claimed in vain":    {self: third, other: others, owner: other, vain: true},
+		"another one has owned since":    {self: third, other: others, owner: other, lost: true},
 		"another one is not back":        {self: third, other: others, silent: true, lost: true},
 		"the owner was none of them":     {self: mine, other: others, lost: true},
 		"there was an owner after those": {self: third, other: others, owner: 79, lost: true},
@@ -80,7 +83,11 @@ func TestALastResortThatHasLostNothing(t *testing.T) {
 		}
 		p.fresh = false
 		p.startRound(tn, peer.LastResort, self, p.owner)
-		p.claiming.round.answers[0] = answer{peer.Answer{Granted: true, Ended: test.other}, !test.silent}
+		a := peer.Answer{Granted: true, Ended: test.other}
+		if !test.vain && test.owner == other {
+			a.Epoch = p.owner
+		}
+		p.claiming.round.answers[0] = answer{a, !test.silent}
 		p.claimed(tn, p.claiming.round)
 		want := Renewal
 		if test.lost {
