@@ -27,6 +27,10 @@ func ofOwners() []mutation {
 				{"internal/cluster/replica/doubt.go", "		p.breakage.yields, p.breakage.urgeAt, p.breakage.urges = true, t.Now, 0\n",
 					""},
 			}},
+		{name: "an heir that is believed again drops a copy", pkg: "./internal/cluster/replica",
+			test: "^TestAKeptCopyOutlastsADisprovedOwner$", edits: []edit{
+				{"internal/cluster/replica/doubt.go", "	p.dropOutdated(t, p.heir)\n", ""},
+			}},
 		{name: "receipts of this lineage only", pkg: replica, test: "^TestReceiptsOfAnotherLineage$", edits: []edit{
 			{"internal/cluster/replica/owner.go", "	return f.Epoch == o.Lineage() && f.Time >= o.at\n",
 				"	return f.Time >= o.at\n"},

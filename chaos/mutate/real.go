@@ -140,6 +140,7 @@ func showingsOfNodes() map[string]showing {
 		"a takeover that some have recorded goes on":    {why: narrow},
 		"who claims is not doubted":                     {why: narrow},
 		"an owner that stopped in vain asks its heir":   {why: narrow},
+		"an heir that is believed again drops a copy":   {why: narrow},
 		"a leaving node waits for those it has lost":    {why: "no scenario stops a node that has lost all others"},
 		"a reset is newer than what a paused owner had": {why: resets},
 		"a reset waits for the heir":                    {why: resets},

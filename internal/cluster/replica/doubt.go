@@ -101,6 +101,7 @@ func (p *Replica) disprove(t *Step, owner peer.Epoch, heir peer.Instance) {
 		p.breakage.yields, p.breakage.urgeAt, p.breakage.urges = true, t.Now, 0
 		p.watch(t)
 	}
+	p.dropOutdated(t, p.heir)
 	p.reroute(t)
 	p.settleParked(t)
 }

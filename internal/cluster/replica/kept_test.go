@@ -101,19 +101,28 @@ func TestAKeptCopyOutlastsAPause(t *testing.T) {
 	}
 }
 
-// A disproved owner's time does not count for the earlier owner that is believed then, which has no heir.
+// A disproved owner's time does not count for the earlier owner that is believed then. If that one has an heir, the
+// copy is kept for it for as long, and no longer.
 func TestAKeptCopyOutlastsADisprovedOwner(t *testing.T) {
-	p, tn := begins(peer.Copy)
-	mid := peer.Epoch{Counter: 50, Instance: third}
-	p.Step(tn, third, Message{Announce: &peer.Announce{Partition: p.id, Epoch: mid}}) // has no heir yet
-	later := peer.Epoch{Counter: 51, Instance: other}
-	p.Step(tn, fourth, Message{Announce: &peer.Announce{Partition: p.id, Epoch: later, Heir: third}})
-	p.Doubt(tn)
-	p.Step(tn, other, Message{Answer: &peer.Answer{Partition: p.id, Round: p.claiming.rounds, Owner: mid}})
-	tn.Now += keepFor
-	p.Tick(tn)
-	if p.role != peer.Copy {
-		t.Errorf("role %d, want a copy: the owner %v has the heir %v", p.role, p.owner, p.heir)
+	for _, heir := range []peer.Instance{0, fourth} {
+		p, tn := begins(peer.Copy)
+		mid := peer.Epoch{Counter: 50, Instance: third}
+		p.Step(tn, third, Message{Announce: &peer.Announce{Partition: p.id, Epoch: mid}}) // has no heir yet
+		later := peer.Epoch{Counter: 51, Instance: other}
+		p.Step(tn, fourth, Message{Announce: &peer.Announce{Partition: p.id, Epoch: later, Heir: third}})
+		tn.Now += keepFor / 2
+		p.Doubt(tn)
+		p.Step(tn, other, Message{Answer: &peer.Answer{Partition: p.id, Round: p.claiming.rounds, Owner: mid, Heir: heir}})
+		tn.Now += keepFor - 1
+		p.Tick(tn)
+		if p.role != peer.Copy {
+			t.Errorf("role %d, want a copy: the owner %v has the heir %v", p.role, p.owner, p.heir)
+		}
+		tn.Now++
+		p.Tick(tn)
+		if kept := p.role == peer.Copy; kept != (heir == 0) {
+			t.Errorf("role %d: the owner %v has the heir %v", p.role, p.owner, p.heir)
+		}
 	}
 }
 
