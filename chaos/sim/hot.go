@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"github.com/weirlimit/weir/internal/lease"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -26,6 +28,8 @@ type lending struct {
 	clients   bool // clients borrow, too
 	borrowers []*borrower
 	byClients int // units that their leases admitted
+
+	open map[*key]int // the most checks that were under way as a fault came
 }
 
 // leasedUnits are units of leases at an instant.
@@ -51,6 +55,10 @@ func (l *lending) hotDemand(w *World, span limiter.Tick) {
 		l.sample(w)
 	}
 	end := w.now + span
+	// A relay that stands still, or is cut off, has what a burst asks by it until that is noticed.
+	stands := func() bool {
+		return len(w.cut) > 0 || slices.ContainsFunc(w.live(), func(n *Node) bool { return n.paused })
+	}
 	var burst func()
 	burst = func() {
 		live := w.serving()
@@ -58,14 +66,14 @@ func (l *lending) hotDemand(w *World, span limiter.Tick) {
 			return
 		}
 		if len(live) > 0 {
-			k, n := w.keys[w.rng.IntN(len(w.keys))], live[w.rng.IntN(len(live))]
+			k, n, begun := w.keys[w.rng.IntN(len(w.keys))], live[w.rng.IntN(len(live))], w.now
 			if k.form || k.apart {
 				k = w.keys[0]
 			}
 			for i := range 30 + w.rng.IntN(90) {
 				w.after(limiter.Tick(i)*w.between(ms/2, 3*ms), func() {
 					if n.alive && !n.paused {
-						if w.now-w.faultAt < silentFor {
+						if w.now-w.faultAt < silentFor || w.now-begun < silentFor && stands() {
 							k.direct++
 						}
 						w.ask(k, n, 1, true)
@@ -76,6 +84,20 @@ func (l *lending) hotDemand(w *World, span limiter.Tick) {
 		w.after(w.between(100*ms, 400*ms), burst)
 	}
 	w.after(w.between(0, 100*ms), burst)
+}
+
+// underWay notes how many checks of each key are under way as a fault comes: all of a burst, if their answers are
+// behind a packet that is late.
+func (l *lending) underWay(w *World) {
+	if !l.on {
+		return
+	}
+	if l.open == nil {
+		l.open = make(map[*key]int)
+	}
+	for _, k := range w.keys {
+		l.open[k] = max(l.open[k], k.openOps)
+	}
 }
 
 // admitted notes what a lease has admitted: the owner charges it later.

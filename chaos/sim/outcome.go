@@ -292,7 +292,7 @@ func (w *World) check(b bounds) error {
 					k.limit, k.limit/w.size))
 			}
 		}
-		if b.fallbacks > 0 && w.size > 2 && k.fallbacks > b.fallbacks+k.direct && w.crowd.unkept == 0 {
+		if b.fallbacks > 0 && w.size > 2 && k.fallbacks > b.fallbacks+k.direct+w.near.lending.open[k] && w.crowd.unkept == 0 {
 			errs = append(errs, fmt.Errorf("%s: %d checks answered by policy, at most %d", k.rule.Name, k.fallbacks,
 				b.fallbacks))
 		}

@@ -21,7 +21,7 @@ func TestSeedsThatFailed(t *testing.T) {
 		{Outages, 7611469, false}, {Outages, 7801541, true}, {Outages, 7810053, false}, {Outages, 7818411, false},
 		{Outages, 7833230, false}, {Outages, 7838288, false}, {Outages, 7882013, true}, {Graceful, 8010461, true},
 		{Restarts, 8010329, true}, {Graceful, 8050128, false}, {Crash, 8050043, true},
-		{Restarts, 8050777, false},
+		{Restarts, 8050777, false}, {Crash, 8050817, true}, {Crash, 8050949, true},
 	} {
 		w := worldOf(test.kind, test.seed)
 		w.near.lending.clients = test.lends && test.seed%12 == 5 // as in Run

@@ -202,7 +202,10 @@ func (w *World) logf(format string, args ...any) {
 }
 
 // faulted notes that a fault begins or ends now.
-func (w *World) faulted() { w.faultAt = w.now }
+func (w *World) faulted() {
+	w.faultAt = w.now
+	w.near.lending.underWay(w)
+}
 
 // live returns the nodes that run, paused ones too.
 func (w *World) live() []*Node {
