@@ -24,14 +24,14 @@ type Outcome struct {
 	resumedAt limiter.Tick // when a node went on last
 }
 
-// lonely is what members that leave answer by policies while nobody can be their heir.
+// lonely has what policies answer at members that leave while nobody can be their heir.
 type lonely struct {
 	at    limiter.Tick // when that was so last
 	units map[*key]int
 }
 
-// leaves notes that a node leaves. Until another one is active nobody can be its heir, and strict checks wait in vain.
-// Operators who wait until the node before it is ready do not see that.
+// leaves notes that a node leaves. Until another one is active nobody can be its heir, and strict checks are not
+// answered. Operators who wait until the node before it is ready do not see that.
 func (l *lonely) leaves(w *World) {
 	l.at = w.now
 	if !slices.ContainsFunc(w.live(), func(m *Node) bool { return m.members.State() == peer.Active }) {

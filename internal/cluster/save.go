@@ -357,7 +357,8 @@ func known(keys []replica.Entries) bool {
 	return true
 }
 
-// Restored ends a restore, of which all could be read or not. It reports whether there is a mark to be taken back.
+// Restored ends a restore. all says that everything could be read; else no mark counts. It reports whether there is a
+// mark to be taken back.
 func (d *Disk) Restored(all bool) (marked bool) {
 	c := d.c
 	t := c.begin()

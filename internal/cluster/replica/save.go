@@ -342,7 +342,8 @@ func (p *Replica) anyFromDisk(r *claimRound) bool {
 
 // lossless reports whether a last resort goes on from all that was charged: the last owner that is known has ended in
 // good order, and so have all members that count, which have answered. One that ended otherwise may have forgotten that
-// it took over. A member that is back may have claimed the partition in vain: it has no counters of its own as owner.
+// it took over. A member that is back may have claimed the partition and never owned it. Then it has nothing of that
+// epoch, and the owner before it counts.
 func (r *claimRound) lossless(t *Step, p *Replica) bool {
 	answered, last := 1, r.base
 	for i, w := range r.whom {
