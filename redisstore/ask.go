@@ -11,9 +11,6 @@ import (
 // lane ended before the call was made: the lane was idle, or its client was replaced.
 const maxTries = 3
 
-// deadline returns the instant until which a check that starts now waits.
-func (s *Store) deadline() time.Time { return time.Now().Add(s.config.Timeout) }
-
 // ask makes calls, all of one kind, and waits for their answers, until the given instant
 // at most. Calls to one server keep their order. It returns the calls in their order.
 // Calls without an answer are replaced by others with an error, since a worker may still
@@ -50,7 +47,7 @@ func (s *Store) ask(ctx context.Context, until time.Time, calls []*call) ([]*cal
 			continue
 		}
 		if j.tries == maxTries {
-			s.logCallError(j.calls[0], errStopped)
+			s.failures.call(j.calls[0], errStopped)
 			continue
 		}
 		jobs = s.split(ctx, until, jobs, j.calls, j.tries+1)
@@ -68,7 +65,7 @@ func (s *Store) split(ctx context.Context, until time.Time, jobs []*job, calls [
 		l, err := s.lane(ctx, c.route)
 		if err != nil {
 			if c.err = err; c.kind == kindCancel && !s.closed.Load() {
-				s.logCallError(c, err)
+				s.failures.call(c, err)
 			}
 			continue
 		}

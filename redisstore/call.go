@@ -80,10 +80,10 @@ func (e *strayError) Error() string {
 
 // adopting repeats the call with the script that adopts, and the keys that it may write; or, if
 // the key has holds, with the script that knows these.
-func (c *call) adopting(s *Store) {
+func (c *call) adopting(s *composer) {
 	held := errors.Is(c.err, errHeld)
 	if held {
-		c.params.held.Store(int64(s.clock() + holdsLinger))
+		c.params.held.Store(int64(s.clock.now() + holdsLinger))
 	}
 	switch {
 	case c.adopts:
@@ -199,17 +199,6 @@ const (
 	modeDry = 8 // modePeek that writes nothing
 )
 
-// serverClock is the instant that stands for the server's own clock.
-const serverClock = -1
-
-// How long counters are kept beyond their use, in milliseconds.
-const (
-	// A clock given by the caller may stand still.
-	callersSlack = 3_600_000
-	// The store's own estimate of the server's clock may be ahead of it.
-	estimateSlack = 1000
-)
-
 // The flags of one limit in a script's answer.
 const (
 	flagAllowed = 1 << iota
@@ -221,28 +210,17 @@ const (
 // perLimit is how many numbers a script returns for each limit.
 const perLimit = 3
 
-// when is the instant of a call: the server's, or a given one.
-type when struct {
-	now   limiter.Tick
-	slack int64
-}
-
-// around returns the instant of a call, estimated if it is the server's.
-func (s *Store) around(w when) limiter.Tick {
-	if w.now == serverClock {
-		return s.clock()
-	}
-	return w.now
-}
-
-func (w when) append(dst []byte) []byte {
-	dst = strconv.AppendInt(append(dst, '['), int64(w.now), 10)
-	return strconv.AppendInt(append(dst, ','), w.slack, 10)
+// composer writes the calls of scripts for charges. It is safe for concurrent use.
+type composer struct {
+	prefix  string
+	clock   *clock
+	scripts *library
+	spelled spellings
 }
 
 // decision returns the call that decides the keys [first, last) of a charge, with its id or
 // without.
-func (s *Store) decision(w when, mode int64, c *arith.Charge, id *arith.Idempotency, i, first, last int,
+func (s *composer) decision(w when, mode int64, c *arith.Charge, id *arith.Idempotency, i, first, last int,
 	name arith.KeyNamer) (*call, error) {
 	var buf [512]byte
 	extend := mode&extends != 0
@@ -250,7 +228,7 @@ func (s *Store) decision(w when, mode int64, c *arith.Charge, id *arith.Idempote
 	out, used := &call{}, families(0)
 	head := strconv.AppendInt(append(w.append(make([]byte, 0, 64)), ','), mode, 10)
 	limits, plain := 0, mode == modeCheck && w == when{serverClock, 0} && id == nil
-	around := s.around(w)
+	around := s.clock.around(w)
 	for n := first; n < last; n++ {
 		limits += len(c.Key(n).Rule.Limits)
 	}
@@ -258,7 +236,7 @@ func (s *Store) decision(w when, mode int64, c *arith.Charge, id *arith.Idempote
 	for n := first; n < last; n++ {
 		k := c.Key(n)
 		plain = plain && k.Cost == 1 && !k.Rule.Shadow
-		tag := appendTag(buf[:0], s.config.Prefix, k, i, n, name)
+		tag := appendTag(buf[:0], s.prefix, k, i, n, name)
 		for _, l := range k.Rule.Limits {
 			p := s.spelled.of(l)
 			if used = used.with(p.family); out.params == nil {
@@ -306,14 +284,14 @@ func (s *Store) decision(w when, mode int64, c *arith.Charge, id *arith.Idempote
 // time and number, and forgets the id, unless that is nil. charged reports whether a limit of
 // the charge was charged; first is the number of the key's first limit. It returns nil if
 // there is nothing to do.
-func (s *Store) refund(w when, r limiter.Receipt, charged func(limit int) bool, c *arith.Charge, id *forgotten, i, n,
+func (s *composer) refund(w when, r limiter.Receipt, charged func(limit int) bool, c *arith.Charge, id *forgotten, i, n,
 	first int, name arith.KeyNamer) *call {
 	of := arith.Fields(&r)
 	var buf [512]byte
 	k := c.Key(n)
-	tag := appendTag(buf[:0], s.config.Prefix, k, i, n, name)
+	tag := appendTag(buf[:0], s.prefix, k, i, n, name)
 	out := &call{kind: kindRefund, script: s.scripts.refund, args: make([]any, 1)}
-	head, around := strconv.AppendInt(append(w.append(nil), ','), int64(of.Time), 10), s.around(w)
+	head, around := strconv.AppendInt(append(w.append(nil), ','), int64(of.Time), 10), s.clock.around(w)
 	if head = append(head, ",0"...); of.Set == 0 { // the store's own, see undo
 		head[len(head)-1] = '1'
 	}
@@ -345,10 +323,10 @@ func (s *Store) refund(w when, r limiter.Receipt, charged func(limit int) bool, 
 }
 
 // reset returns the call that deletes the counters of a key.
-func (s *Store) reset(w when, c *arith.Charge, n int, name arith.KeyNamer) *call {
+func (s *composer) reset(w when, c *arith.Charge, n int, name arith.KeyNamer) *call {
 	var buf [512]byte
 	k := c.Key(n)
-	tag := appendTag(buf[:0], s.config.Prefix, k, 0, n, name)
+	tag := appendTag(buf[:0], s.prefix, k, 0, n, name)
 	out := &call{kind: kindReset, script: s.scripts.resets}
 	keeps := limiter.Tick(0)
 	for _, l := range k.Rule.Limits {

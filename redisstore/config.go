@@ -111,12 +111,15 @@ func (c *Config) clustered() bool {
 	return c.SentinelMaster == "" && (c.Cluster || len(c.Addrs) > 1)
 }
 
+// deadline returns the instant until which a check that starts now waits.
+func (c *Config) deadline() time.Time { return time.Now().Add(c.Timeout) }
+
 // newClient returns a client. It calls a function, if that is not nil, with each connection before it is used.
-func (s *Store) newClient(connected func(context.Context, *redis.Conn) error) redis.UniversalClient {
-	if !s.config.clustered() {
-		return redis.NewUniversalClient(s.options(connected))
+func (c *Config) newClient(connected func(context.Context, *redis.Conn) error) redis.UniversalClient {
+	if !c.clustered() {
+		return redis.NewUniversalClient(c.options(connected))
 	}
-	o := s.options(connected).Cluster()
+	o := c.options(connected).Cluster()
 	// With these policies the client asks for the list of all commands before the first one,
 	// for up to 5 s whatever the context, and access lists would have to allow it.
 	o.DisableRoutingPolicies = true
@@ -125,8 +128,7 @@ func (s *Store) newClient(connected func(context.Context, *redis.Conn) error) re
 
 // options returns the options of a client. The client does not retry: a script that may
 // have run must not run again.
-func (s *Store) options(connected func(context.Context, *redis.Conn) error) *redis.UniversalOptions {
-	c := &s.config
+func (c *Config) options(connected func(context.Context, *redis.Conn) error) *redis.UniversalOptions {
 	return &redis.UniversalOptions{
 		Addrs: slices.Clone(c.Addrs), IsClusterMode: c.clustered(), MasterName: c.SentinelMaster,
 		Username: c.Username, Password: c.Password, DB: c.DB, TLSConfig: c.TLS,
@@ -136,21 +138,4 @@ func (s *Store) options(connected func(context.Context, *redis.Conn) error) *red
 		DialTimeout: c.Timeout, ReadTimeout: c.Timeout, WriteTimeout: c.Timeout, PoolTimeout: c.Timeout,
 		PoolSize: 64, PipelinePoolSize: -1,
 	}
-}
-
-// load loads the scripts in use over a new connection: the server may have been started since, or be
-// another one. A server that refuses is not asked again: calls then find their script missing.
-func (s *Store) load(ctx context.Context, conn *redis.Conn) error {
-	pipe := conn.Pipeline()
-	for _, script := range s.scripts.note() {
-		pipe.ScriptLoad(ctx, script.text)
-	}
-	done, _ := pipe.Exec(ctx) // each has its own error
-	for _, d := range done {
-		err := d.Err()
-		if _, is := said(err); err != nil && !is {
-			return err
-		}
-	}
-	return nil
 }

@@ -43,11 +43,12 @@ type part struct {
 // others.
 func (s *Store) Decide(ctx context.Context, now arith.Instant, cs []*arith.Charge, ds []*limiter.Decision,
 	name arith.KeyNamer) error {
-	b := batch{store: s, now: now, charges: cs, decisions: ds, name: name, until: s.deadline(), changing: changing(cs)}
+	b := batch{store: s, now: now, charges: cs, decisions: ds, name: name, until: s.config.deadline(),
+		changing: changing(cs)}
 	for _, c := range cs {
 		if len(cs) > 1 && c.ID != nil && c.ID.Hold > 0 {
 			// Also those before it: a script that does not know holds is repeated behind it.
-			s.expectHolds(c, 0, c.Len(), s.around(s.when(now, 1)))
+			s.calls.expectHolds(c, 0, c.Len(), s.clock.around(s.clock.when(now, 1)))
 		}
 	}
 	for first := 0; ; {
@@ -162,20 +163,20 @@ func (b *batch) decide(ctx context.Context, first, last int, late bool) error {
 		c, begin := b.charges[i], len(parts)
 		parts = s.divide(parts, c, i)
 		several = several || len(parts)-begin > 1
-		w := s.when(b.now, len(parts)-begin)
+		w := s.clock.when(b.now, len(parts)-begin)
 		for p := begin; p < len(parts); p++ {
 			parts[p].when = w
 			if late {
 				calls = append(calls, &call{err: errRounds})
 				continue
 			}
-			made, err := s.decision(w, s.modeOf(c), c, c.ID, i, parts[p].first, parts[p].last, b.name)
+			made, err := s.calls.decision(w, s.modeOf(c), c, c.ID, i, parts[p].first, parts[p].last, b.name)
 			if err != nil {
 				return err
 			}
 			for n := parts[p].first; n < parts[p].last && !made.adopts; n++ {
 				if b.changing[c.Key(n).Hash] {
-					made.adopting(s)
+					made.adopting(s.calls)
 				}
 			}
 			parts[p].ids = made.ids
@@ -188,7 +189,7 @@ func (b *batch) decide(ctx context.Context, first, last int, late bool) error {
 	switch {
 	case len(calls) == 0:
 	case late:
-		s.logCallError(calls[0], errRounds)
+		s.failures.call(calls[0], errRounds)
 	default:
 		var err error
 		if calls, err = s.ask(ctx, b.until, calls); err != nil {
@@ -281,7 +282,7 @@ func (b *batch) conclude(i int, parts []part, u *undo) {
 			failed++
 			continue
 		}
-		s.fill(c, &parts[p], d)
+		parts[p].fill(c, d)
 	}
 	var ids *memory // of all charges few have an id
 	if c.ID != nil {
@@ -289,7 +290,7 @@ func (b *batch) conclude(i int, parts []part, u *undo) {
 	}
 	if failed == 0 && len(parts) == 1 {
 		if parts[0].when.now == serverClock {
-			s.learn(limiter.Tick(parts[0].call.reply[0]))
+			s.clock.learn(limiter.Tick(parts[0].call.reply[0]))
 		}
 		ids.settle(c, d)
 		ids.conclude(c, d)
@@ -299,7 +300,7 @@ func (b *batch) conclude(i int, parts []part, u *undo) {
 }
 
 // fill copies a script's reply into the decision.
-func (s *Store) fill(c *arith.Charge, p *part, d *limiter.Decision) {
+func (p *part) fill(c *arith.Charge, d *limiter.Decision) {
 	now, numbers := limiter.Tick(p.call.reply[0]), p.call.reply[1:]
 	at := p.offset
 	for n := p.first; n < p.last; n++ {

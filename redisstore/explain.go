@@ -29,10 +29,10 @@ func (s *Store) Explain(ctx context.Context, now arith.Instant, c *arith.Charge,
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
 	parts := s.divide(nil, c, 0)
-	w := s.when(now, len(parts))
+	w := s.clock.when(now, len(parts))
 	e := &limiter.Explanation{Now: w.now}
 	for _, p := range parts {
-		made, err := s.decision(w, s.modeOf(c), c, c.ID, 0, p.first, p.last, name)
+		made, err := s.calls.decision(w, s.modeOf(c), c, c.ID, 0, p.first, p.last, name)
 		if err != nil {
 			return nil, err
 		}
@@ -68,10 +68,10 @@ func (s *Store) Explain(ctx context.Context, now arith.Instant, c *arith.Charge,
 				at++
 			}
 		}
-		e.Commands = append(e.Commands, s.shell(made))
+		e.Commands = append(e.Commands, s.config.shell(made))
 	}
 	if e.Now == serverClock {
-		e.Now = s.clock() // there is nothing to explain
+		e.Now = s.clock.now() // there is nothing to explain
 	}
 	return e, nil
 }
@@ -91,7 +91,7 @@ func (s *Store) explainLimit(ctx context.Context, now limiter.Tick, key string, 
 			return x, fmt.Errorf("the value of %s cannot be read: %w", key, err)
 		}
 	}
-	name := s.spelled.of(l).counted(l.Name())
+	name := s.calls.spelled.of(l).counted(l.Name())
 	if l.Algorithm() == limiter.Concurrency {
 		name = found.name
 	}
@@ -124,11 +124,11 @@ func (s *Store) explainID(ctx context.Context, now limiter.Tick, key string) ([]
 func stamp(t limiter.Tick) string { return t.Time().Format("2006-01-02T15:04:05.000000Z") }
 
 // shell returns a call as a shell command.
-func (s *Store) shell(c *call) string {
+func (c *Config) shell(made *call) string {
 	var b strings.Builder
 	b.WriteString("redis-cli")
-	addr := s.config.Addrs[0]
-	if s.config.SentinelMaster != "" {
+	addr := c.Addrs[0]
+	if c.SentinelMaster != "" {
 		addr = "" // the server may change
 	}
 	if host, port, err := net.SplitHostPort(addr); err == nil {
@@ -136,23 +136,23 @@ func (s *Store) shell(c *call) string {
 	} else if addr != "" {
 		b.WriteString(" -s " + quote(addr))
 	}
-	if s.cluster != nil {
+	if c.clustered() {
 		b.WriteString(" -c")
 	}
-	if s.config.DB != 0 {
-		b.WriteString(" -n " + strconv.Itoa(s.config.DB))
+	if c.DB != 0 {
+		b.WriteString(" -n " + strconv.Itoa(c.DB))
 	}
-	if s.config.TLS != nil {
+	if c.TLS != nil {
 		b.WriteString(" --tls")
 	}
-	if s.config.Username != "" {
-		b.WriteString(" --user " + quote(s.config.Username))
+	if c.Username != "" {
+		b.WriteString(" --user " + quote(c.Username))
 	}
-	b.WriteString(" EVAL " + quote(c.script.text) + " " + strconv.Itoa(len(c.keys)))
-	for _, k := range c.keys {
+	b.WriteString(" EVAL " + quote(made.script.text) + " " + strconv.Itoa(len(made.keys)))
+	for _, k := range made.keys {
 		b.WriteString(" " + quote(k))
 	}
-	for _, a := range c.args {
+	for _, a := range made.args {
 		b.WriteString(" " + quote(fmt.Sprint(a)))
 	}
 	return b.String()

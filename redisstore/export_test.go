@@ -9,8 +9,8 @@ import (
 // SetAhead makes a store believe that the server's clock is ahead of the local one.
 // It last asked for it long ago.
 func (s *Store) SetAhead(d time.Duration) {
-	s.skew.timed.Store(int64(time.Since(s.opened) - clockEvery))
-	s.skew.ahead.Store(int64(d / limiter.TickDuration))
+	s.clock.timed.Store(int64(time.Since(s.clock.opened) - clockEvery))
+	s.clock.ahead.Store(int64(d / limiter.TickDuration))
 }
 
 // Waiting returns how many jobs wait for a single server.

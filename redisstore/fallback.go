@@ -23,6 +23,11 @@ func newFallback(c *Config) *fallback {
 	return &fallback{table: table.New(table.Config{}), nodes: int64(c.Nodes)}
 }
 
+// use makes policies count in a table instead of one of the store's own, which has
+// the default bounds. It must be called before the first check. [weir.Open] calls it with
+// the node's table, whose bounds and reports then are those of the policies' counters.
+func (f *fallback) use(t *table.Table) { f.table = t }
+
 // verdict is a decision by policy, kept so that it can be taken back.
 type verdict struct {
 	charge  arith.Charge

@@ -21,6 +21,8 @@ import (
 // health is the state of a server. While the server is down, only one goroutine tries
 // to reach it; checks do not wait for it.
 type health struct {
+	store *Store
+
 	outage    atomic.Pointer[outage]
 	suspected atomic.Bool // a probe is under way that decides whether there is an outage
 	// Decisions by policy that this server caused, and how many they were when it last worked: a call that finds an
@@ -70,46 +72,46 @@ const probeEvery = 100 * time.Millisecond
 // fails, too. One slow call or lost connection is no outage, because during an outage
 // policies decide all other checks. Checks are still sent during the probe, and wait at
 // most their timeout.
-func (s *Store) suspect(h *health, failed *call, err error) {
+func (h *health) suspect(failed *call, err error) {
 	if h.down() || !h.suspected.CompareAndSwap(false, true) {
 		return
 	}
 	about := call{kind: failed.kind, route: failed.route} // whoever waits for it may go on with it
-	s.spawn(func() {
+	h.store.spawn(func() {
 		defer h.suspected.Store(false)
-		if s.probe(about.route) != nil {
-			s.fail(h, about.route, err)
+		if h.store.probe(about.route) != nil {
+			h.fail(about.route, err)
 			return
 		}
-		s.logCallError(&about, err)
+		h.store.failures.call(&about, err)
 	})
 }
 
 // fail starts an outage of the server of a key, logs it, and begins to probe.
-func (s *Store) fail(h *health, route string, err error) {
+func (h *health) fail(route string, err error) {
 	o := &outage{since: time.Now(), because: err}
 	if !h.outage.CompareAndSwap(nil, o) {
 		return
 	}
 	if h.worthLogging(o, o.since) {
-		s.logOutage(h, o)
+		h.log(o)
 	}
-	s.spawn(func() { s.recover(h, o, route) })
+	h.store.spawn(func() { h.recover(o, route) })
 }
 
-func (s *Store) logOutage(h *health, o *outage) {
-	facts := []any{"address", strings.Join(s.config.Addrs, ","), "because", reason(o.because)}
+func (h *health) log(o *outage) {
+	facts := []any{"address", strings.Join(h.store.config.Addrs, ","), "because", reason(o.because)}
 	if h.unlogged > 0 {
 		facts = append(facts, "short_outages_before", h.unlogged)
 	}
-	s.config.Log.Warn("redis is unavailable: the rules' policies answer until it is back", facts...)
+	h.store.config.Log.Warn("redis is unavailable: the rules' policies answer until it is back", facts...)
 	o.logged, h.logged, h.unlogged = true, time.Now(), 0
 }
 
 // end ends an outage. What was not logged is counted.
-func (s *Store) end(h *health, o *outage) {
+func (h *health) end(o *outage) {
 	if o.logged {
-		s.config.Log.Info("redis is available again", "address", strings.Join(s.config.Addrs, ","),
+		h.store.config.Log.Info("redis is available again", "address", strings.Join(h.store.config.Addrs, ","),
 			"after", time.Since(o.since).Round(time.Millisecond), "decided_by_policy",
 			h.answered.Load()-h.before.Load())
 	} else {
@@ -121,21 +123,21 @@ func (s *Store) end(h *health, o *outage) {
 }
 
 // recover ends the outage when the server accepts a write.
-func (s *Store) recover(h *health, o *outage, route string) {
+func (h *health) recover(o *outage, route string) {
 	wait := time.NewTimer(0)
 	defer wait.Stop()
 	for {
 		select {
-		case <-s.closing:
+		case <-h.store.closing:
 			return
 		case <-wait.C:
 		}
-		if s.probe(route) == nil {
-			s.end(h, o)
+		if h.store.probe(route) == nil {
+			h.end(o)
 			return
 		}
 		if !o.logged && h.worthLogging(o, time.Now()) {
-			s.logOutage(h, o)
+			h.log(o)
 		}
 		wait.Reset(probeEvery)
 	}
@@ -156,13 +158,13 @@ func (s *Store) probe(route string) (err error) {
 			return err
 		}
 	}
-	client := s.newClient(nil)
+	client := s.config.newClient(nil)
 	defer func() { _ = client.Close() }() // no call is under way
 	tag := (&call{route: route}).tag()
-	args := []any{"EVALSHA", s.scripts.probe.sha, 3, tag + "!probe", tag + "!probe:hash", tag + "!probe:set"}
+	args := []any{"EVALSHA", s.calls.scripts.probe.sha, 3, tag + "!probe", tag + "!probe:hash", tag + "!probe:set"}
 	now := redis.NewIntCmd(ctx, args...)
 	if err = client.Process(ctx, once{now}); isMissing(err) {
-		args[0], args[1] = "EVAL", s.scripts.probe.text
+		args[0], args[1] = "EVAL", s.calls.scripts.probe.text
 		now = redis.NewIntCmd(ctx, args...)
 		err = client.Process(ctx, once{now})
 	}
@@ -170,8 +172,8 @@ func (s *Store) probe(route string) (err error) {
 		return nil
 	}
 	if err == nil {
-		s.learn(limiter.Tick(now.Val()))
-		err = s.copied(ctx, client, tag)
+		s.clock.learn(limiter.Tick(now.Val()))
+		err = s.config.copied(ctx, client, tag)
 	}
 	if err == nil {
 		s.servers.worked.Store(true)
@@ -184,14 +186,14 @@ var errNotCopied = errors.New("too few replicas of Redis have the charge (--redi
 
 // waitFor returns the command that waits for the replicas, for at most half of the time that
 // a check may take.
-func (s *Store) waitFor(ctx context.Context) *redis.IntCmd {
-	return redis.NewIntCmd(ctx, "wait", s.config.Replicas, max(1, s.config.Timeout.Milliseconds()/2))
+func (c *Config) waitFor(ctx context.Context) *redis.IntCmd {
+	return redis.NewIntCmd(ctx, "wait", c.Replicas, max(1, c.Timeout.Milliseconds()/2))
 }
 
 // copied waits until enough replicas have what was last written to the server of a key over the same
 // connection, by writing once more.
-func (s *Store) copied(ctx context.Context, client redis.UniversalClient, tag string) error {
-	if s.config.Replicas == 0 {
+func (c *Config) copied(ctx context.Context, client redis.UniversalClient, tag string) error {
+	if c.Replicas == 0 {
 		return nil
 	}
 	node, ok := client.(*redis.Client)
@@ -207,12 +209,12 @@ func (s *Store) copied(ctx context.Context, client redis.UniversalClient, tag st
 	}
 	pipe := node.Pipeline()
 	pipe.Set(ctx, tag+"!probe", "", time.Second)
-	wait := s.waitFor(ctx)
+	wait := c.waitFor(ctx)
 	_ = pipe.Process(ctx, wait) // adds it to the pipeline
 	if _, err := pipe.Exec(ctx); err != nil {
 		return err
 	}
-	if int(wait.Val()) < s.config.Replicas {
+	if int(wait.Val()) < c.Replicas {
 		return errNotCopied
 	}
 	return nil
@@ -346,18 +348,25 @@ func reason(err error) string {
 // kind.
 const logCallEvery = time.Minute
 
-// logCallError logs an error of a single call, rate-limited.
-func (s *Store) logCallError(c *call, err error) {
-	if seldom(&s.lastLogged[c.kind]) {
-		s.config.Log.LogAttrs(context.Background(), slog.LevelError, c.kind.failure(),
+// failures logs errors of single calls: of each kind, and of damage, at most one in logCallEvery. It is safe for
+// concurrent use.
+type failures struct {
+	log  *slog.Logger
+	last [kinds + 1]atomic.Int64 // when one was last logged, by kind; the last: damage
+}
+
+// call logs an error of a single call.
+func (f *failures) call(c *call, err error) {
+	if seldom(&f.last[c.kind]) {
+		f.log.LogAttrs(context.Background(), slog.LevelError, c.kind.failure(),
 			slog.String("key", c.route), slog.String("error", err.Error()))
 	}
 }
 
-// logDamage logs that a value is not readable, rate-limited.
-func (s *Store) logDamage(c *call) {
-	if seldom(&s.lastLogged[kinds]) {
-		s.config.Log.LogAttrs(context.Background(), slog.LevelError,
+// damage logs that a value is not readable.
+func (f *failures) damage(c *call) {
+	if seldom(&f.last[kinds]) {
+		f.log.LogAttrs(context.Background(), slog.LevelError,
 			"a value in redis could not be read, as if something else had written it: its counter begins anew",
 			slog.String("key", c.route), slog.String("error", c.err.Error()))
 	}

@@ -21,7 +21,7 @@ import (
 // lua/holds.lua. Whichever script looks at the key next takes off what has ended.
 
 // addHold adds to the head of a call what its script takes to hold a charge, or to extend its hold.
-func (s *Store) addHold(head []byte, c *arith.Charge, id *arith.Idempotency, extend bool, first, last int) []byte {
+func (s *composer) addHold(head []byte, c *arith.Charge, id *arith.Idempotency, extend bool, first, last int) []byte {
 	reach := limiter.Tick(0)
 	for n := first; n < last; n++ {
 		for _, l := range c.Key(n).Rule.Limits {
@@ -38,7 +38,7 @@ func (s *Store) addHold(head []byte, c *arith.Charge, id *arith.Idempotency, ext
 
 // expectHolds has the checks of the keys [first, last) of a charge use the script that knows holds, for
 // a while from an instant on.
-func (s *Store) expectHolds(c *arith.Charge, first, last int, now limiter.Tick) {
+func (s *composer) expectHolds(c *arith.Charge, first, last int, now limiter.Tick) {
 	for n := first; n < last; n++ {
 		if ls := c.Key(n).Rule.Limits; len(ls) > 0 {
 			s.spelled.of(ls[0]).held.Store(int64(now + holdsLinger))
@@ -47,7 +47,7 @@ func (s *Store) expectHolds(c *arith.Charge, first, last int, now limiter.Tick) 
 }
 
 // expectsHolds reports whether one of the keys [first, last) of a charge has met holds lately.
-func (s *Store) expectsHolds(c *arith.Charge, first, last int, now limiter.Tick) bool {
+func (s *composer) expectsHolds(c *arith.Charge, first, last int, now limiter.Tick) bool {
 	for n := first; n < last; n++ {
 		if ls := c.Key(n).Rule.Limits; len(ls) > 0 && s.spelled.of(ls[0]).held.Load() > int64(now) {
 			return true
@@ -72,7 +72,7 @@ func (s *Store) amend(ctx context.Context, now arith.Instant, c *arith.Charge, a
 		return limiter.Amended{}, ErrClosed
 	}
 	parts := s.divide(nil, c, 0)
-	m := amending{store: s, w: s.when(now, len(parts)), charge: c, parts: parts, name: name}
+	m := amending{store: s, w: s.clock.when(now, len(parts)), charge: c, parts: parts, name: name}
 	do := m.settle
 	if a.Extend {
 		do = m.extend
@@ -125,7 +125,7 @@ func (m *amending) settle(ctx context.Context, a limiter.Amend, dry bool) (out l
 		}
 		how := a // a rule in shadow has not charged a check that is known elsewhere
 		how.IgnoreUnknown = a.IgnoreUnknown || m.whole || m.known && p.last == p.first+1 && m.charge.Key(p.first).Rule.Shadow
-		return m.store.amendment(m.w, m.charge, mode, nil, how, p.first, p.last, m.name), nil
+		return m.store.calls.amendment(m.w, m.charge, mode, nil, how, p.first, p.last, m.name), nil
 	})
 	if err != nil {
 		return out, err
@@ -204,7 +204,7 @@ func (m *amending) retract(ctx context.Context) {
 			continue
 		}
 		end := reply[0] + int64(limiter.Span(m.charge.ID.Hold))
-		c := m.store.amendment(m.w, m.charge, end, reply[1+perLimit*p.size:], limiter.Amend{}, p.first, p.last, m.name)
+		c := m.store.calls.amendment(m.w, m.charge, end, reply[1+perLimit*p.size:], limiter.Amend{}, p.first, p.last, m.name)
 		c.kind = kindCancel
 		calls = append(calls, c)
 	}
@@ -217,7 +217,7 @@ func (m *amending) extendParts(ctx context.Context, lacks, dry bool) (out limite
 		mode = modePeek | extends
 	}
 	err := m.ask(ctx, func(p *part) (*call, error) {
-		return m.store.decision(m.w, mode, m.charge, m.charge.ID, 0, p.first, p.last, m.name)
+		return m.store.calls.decision(m.w, mode, m.charge, m.charge.ID, 0, p.first, p.last, m.name)
 	})
 	if err != nil {
 		return out, err
@@ -264,7 +264,7 @@ func (m *amending) extendParts(ctx context.Context, lacks, dry bool) (out limite
 	last := raised[len(raised)-1]
 	d.Grow(last.offset + last.size)
 	for i := range raised {
-		m.store.fill(&rest, &raised[i], &d)
+		raised[i].fill(&rest, &d)
 	}
 	arith.Combine(&d, true)
 	if arith.Conclude(&d); !d.Allowed {
@@ -312,10 +312,10 @@ const (
 
 // amendment returns the call that amends the holds of the keys [first, last) of a charge in a mode. An
 // extension is taken back by what its reply says of each id in before.
-func (s *Store) amendment(w when, c *arith.Charge, mode int64, before []int64, a limiter.Amend, first, last int,
+func (s *composer) amendment(w when, c *arith.Charge, mode int64, before []int64, a limiter.Amend, first, last int,
 	name arith.KeyNamer) *call {
 	var buf [512]byte
-	out, around := &call{script: s.scripts.amend, args: make([]any, 1)}, s.around(w)
+	out, around := &call{script: s.scripts.amend, args: make([]any, 1)}, s.clock.around(w)
 	head := strconv.AppendInt(append(w.append(nil), ','), mode, 10)
 	for n := first; n < last; n++ {
 		k := c.Key(n)
@@ -323,7 +323,7 @@ func (s *Store) amendment(w when, c *arith.Charge, mode int64, before []int64, a
 		if before != nil {
 			cost, end = before[perID*(n-first)+1], before[perID*(n-first)+2]
 		}
-		tag := appendTag(buf[:0], s.config.Prefix, k, 0, n, name)
+		tag := appendTag(buf[:0], s.prefix, k, 0, n, name)
 		for _, l := range k.Rule.Limits {
 			out.keys = append(out.keys, string(append(append(tag, ':'), l.Name()...)))
 			out.add(s.spelled.of(l), k.Rule, around)

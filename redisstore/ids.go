@@ -27,7 +27,7 @@ func appendID(tag []byte, id *arith.Idempotency) []byte {
 // addIDs adds to a call the entries that remember the id of a charge for its keys, and to the
 // head of its arguments what the script takes for them, with a flag: of all keys, or of those with
 // a cost.
-func (s *Store) addIDs(head []byte, out *call, id *arith.Idempotency, c *arith.Charge, all bool, flag byte, i,
+func (s *composer) addIDs(head []byte, out *call, id *arith.Idempotency, c *arith.Charge, all bool, flag byte, i,
 	first, last int, name arith.KeyNamer) []byte {
 	var buf [512]byte
 	head = strconv.AppendInt(append(head, ','), int64(limiter.Span(id.Life)), 10)
@@ -36,7 +36,7 @@ func (s *Store) addIDs(head []byte, out *call, id *arith.Idempotency, c *arith.C
 	for n := first; n < last; n++ {
 		k := c.Key(n)
 		if k.Cost > 0 || all {
-			out.keys = append(out.keys, string(appendID(appendTag(buf[:0], s.config.Prefix, k, i, n, name), id)))
+			out.keys = append(out.keys, string(appendID(appendTag(buf[:0], s.prefix, k, i, n, name), id)))
 			head = strconv.AppendInt(append(head, ','), int64(limit), 10)
 			head = strconv.AppendInt(append(head, ','), int64(limit+len(k.Rule.Limits)-1), 10)
 			out.ids++

@@ -73,8 +73,9 @@ const (
 var errStopped = errors.New("the Redis server that was to be asked is no longer used")
 
 func (s *Store) newLane(client *redis.Client, addr string) *lane {
-	l := &lane{store: s, client: client, addr: addr, queue: make(chan *job, s.config.Queue), stopped: make(chan struct{})}
-	l.used.Store(int64(time.Since(s.opened)))
+	l := &lane{store: s, client: client, addr: addr, health: health{store: s},
+		queue: make(chan *job, s.config.Queue), stopped: make(chan struct{})}
+	l.used.Store(int64(time.Since(s.clock.opened)))
 	for range laneWorkers {
 		s.running.Go(l.work)
 	}
@@ -84,7 +85,7 @@ func (s *Store) newLane(client *redis.Client, addr string) *lane {
 // submit queues calls. The job is done when each has its answer or an error, which may
 // be at once.
 func (l *lane) submit(calls []*call) *job {
-	j := &job{calls: calls, deadline: l.store.deadline(), done: make(chan struct{})}
+	j := &job{calls: calls, deadline: l.store.config.deadline(), done: make(chan struct{})}
 	switch {
 	case l.health.down():
 		l.refuse(j, errDown)
@@ -98,7 +99,7 @@ func (l *lane) submit(calls []*call) *job {
 			}
 		default:
 			j.fail(errBusy)
-			l.store.logCallError(calls[0], errBusy)
+			l.store.failures.call(calls[0], errBusy)
 		}
 	}
 	return j
@@ -116,7 +117,7 @@ func (j *job) fail(err error) {
 // reservations stay.
 func (l *lane) refuse(j *job, err error) {
 	if c := j.calls[0]; c.kind == kindCancel {
-		l.store.logCallError(c, err)
+		l.store.failures.call(c, err)
 	}
 	j.fail(err)
 }
@@ -147,7 +148,7 @@ func (l *lane) drain() {
 // retire stops the lane if it is idle, and reports whether it did. During an outage it
 // stays: a new one would not know of it.
 func (l *lane) retire() bool {
-	if idle := int64(time.Since(l.store.opened)) - l.used.Load(); idle < int64(laneIdle) || l.health.down() {
+	if idle := int64(time.Since(l.store.clock.opened)) - l.used.Load(); idle < int64(laneIdle) || l.health.down() {
 		return false
 	}
 	l.store.lanes.CompareAndDelete(l.addr, l)
@@ -207,7 +208,7 @@ func (l *lane) run(jobs []*job) {
 	var calls []*call
 	var last time.Time
 	now := time.Now()
-	l.used.Store(int64(now.Sub(l.store.opened)))
+	l.used.Store(int64(now.Sub(l.store.clock.opened)))
 	for i, j := range jobs {
 		if !j.deadline.After(now) {
 			jobs[i] = nil
@@ -257,9 +258,9 @@ func (l *lane) make(ctx context.Context, calls []*call) {
 		if c.err != nil && err == nil {
 			err = c.err
 			if isDown(err) {
-				l.store.suspect(&l.health, c, err)
+				l.health.suspect(c, err)
 			} else {
-				l.store.logCallError(c, err)
+				l.store.failures.call(c, err)
 			}
 		}
 	}
@@ -282,17 +283,17 @@ func (l *lane) pipeline(ctx context.Context, calls []*call) {
 		_ = pipe.Process(ctx, c.command(ctx, false)) // adds it to the pipeline
 	}
 	var clock *redis.TimeCmd
-	if l.store.asksClock() {
+	if l.store.clock.due() {
 		clock = pipe.Time(ctx)
 	}
 	var wait *redis.IntCmd
 	if l.store.config.Replicas > 0 {
-		wait = l.store.waitFor(ctx)
+		wait = l.store.config.waitFor(ctx)
 		_ = pipe.Process(ctx, wait)
 	}
 	_, _ = pipe.Exec(ctx) // each call has its own error
 	if clock != nil && clock.Err() == nil {
-		l.store.learn(limiter.TickOf(clock.Val()))
+		l.store.clock.learn(limiter.TickOf(clock.Val()))
 	}
 	for i, s := range absent {
 		if loads[i].Err() == nil {
@@ -326,7 +327,7 @@ func (l *lane) absent(calls []*call) (absent []*script) {
 	if len(absent) == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(l.store.scripts.note(absent...), func(s *script) bool {
+	return slices.DeleteFunc(l.store.calls.scripts.note(absent...), func(s *script) bool {
 		_, has := l.loaded.Load(s)
 		return has
 	})
@@ -341,12 +342,12 @@ func (l *lane) again(calls []*call) (again []*call) {
 		case isMissing(c.err):
 			l.loaded.Clear() // Redis forgets all at once
 		case errors.Is(c.err, errChanged):
-			c.adopting(l.store)
+			c.adopting(l.store.calls)
 		case isDamage(c.err):
-			l.store.logDamage(c)
-			c.adopting(l.store)
+			l.store.failures.damage(c)
+			c.adopting(l.store.calls)
 		case strayed:
-			l.store.learn(now)
+			l.store.clock.learn(now)
 		default:
 			continue
 		}
@@ -365,12 +366,12 @@ func undecided(err error) bool {
 // whole makes a call with the full text of the script.
 func (l *lane) whole(ctx context.Context, c *call) {
 	if errors.Is(c.err, errChanged) {
-		c.adopting(l.store)
+		c.adopting(l.store.calls)
 	}
 	c.rebound()
 	_ = l.client.Process(ctx, c.command(ctx, true)) // the call holds the error
 	if c.take(); c.err == nil {
-		c.err = l.store.copied(ctx, l.client, c.tag())
+		c.err = l.store.config.copied(ctx, l.client, c.tag())
 	}
 }
 
@@ -388,7 +389,7 @@ func (l *lane) follow(ctx context.Context, c *call) {
 		_, strayed := c.rebound()
 		switch {
 		case errors.Is(c.err, errChanged):
-			c.adopting(l.store)
+			c.adopting(l.store.calls)
 		case strayed:
 		case isElsewhere(c.err): // some of its keys have moved
 			select {
@@ -397,7 +398,7 @@ func (l *lane) follow(ctx context.Context, c *call) {
 				return
 			}
 		case c.err == nil:
-			c.err = l.store.copied(ctx, l.store.cluster, c.tag())
+			c.err = l.store.config.copied(ctx, l.store.cluster, c.tag())
 			return
 		default:
 			return

@@ -13,10 +13,10 @@ import (
 
 // newLanes returns a store with nothing but its lanes.
 func newLanes(c *redis.ClusterClient) *Store {
-	return &Store{
-		config: Config{Timeout: time.Second, Queue: 4, Log: slog.New(slog.DiscardHandler)}, cluster: c,
-		opened: time.Now(), closing: make(chan struct{}),
-	}
+	s := newStore(Config{Timeout: time.Second, Queue: 4, Nodes: 1, Prefix: defaultPrefix,
+		Log: slog.New(slog.DiscardHandler)}, nil)
+	s.cluster = c
+	return s
 }
 
 func failed(t *testing.T, j *job) {

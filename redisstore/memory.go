@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ const watchEvery = time.Minute
 
 // servers is what is known of the servers. One that evicts a counter lifts its limit, and no answer shows it.
 type servers struct {
+	log    *slog.Logger
 	worked atomic.Bool // one was usable since the store opened
 
 	mu        sync.Mutex
@@ -60,7 +62,7 @@ func (s *Store) lookAtMemory() bool {
 	ask := func(ctx context.Context, client *redis.Client) error {
 		text, err := client.Info(ctx).Result()
 		if err == nil {
-			s.noteMemory(client.Options().Addr, memoryFrom(text))
+			s.servers.note(client.Options().Addr, memoryFrom(text))
 		}
 		return err
 	}
@@ -98,9 +100,8 @@ func memoryFrom(info string) (m memoryOf) {
 	return m
 }
 
-// noteMemory keeps what a server said, and logs that it may evict counters, and that it does.
-func (s *Store) noteMemory(addr string, m memoryOf) {
-	w := &s.servers
+// note keeps what a server said, and logs that it may evict counters, and that it does.
+func (w *servers) note(addr string, m memoryOf) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	last, known := w.memory[addr]
@@ -110,14 +111,14 @@ func (s *Store) noteMemory(addr string, m memoryOf) {
 	w.memory[addr] = m
 	w.clustered = w.clustered || m.mode == "cluster"
 	if m.evicts() && (!known || !last.evicts()) {
-		s.config.Log.Warn("redis may evict counters, which silently lifts their limits: set maxmemory-policy noeviction",
+		w.log.Warn("redis may evict counters, which silently lifts their limits: set maxmemory-policy noeviction",
 			"address", addr, "maxmemory", m.most, "policy", m.policy)
 	}
 	if !known || last.run != m.run || m.evicted <= last.evicted {
 		return
 	}
 	w.evicted += m.evicted - last.evicted
-	s.config.Log.Warn("redis has evicted keys, and counters may be among them: limits may be exceeded",
+	w.log.Warn("redis has evicted keys, and counters may be among them: limits may be exceeded",
 		"address", addr, "keys", m.evicted-last.evicted, "policy", m.policy)
 }
 
@@ -134,10 +135,10 @@ func (s *Store) Evicted() uint64 {
 
 // warnings describes servers that may evict counters; nil if none does.
 // It is safe for concurrent use.
-func (s *Store) warnings() (out []string) {
-	s.servers.mu.Lock()
-	defer s.servers.mu.Unlock()
-	for addr, m := range s.servers.memory {
+func (w *servers) warnings() (out []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for addr, m := range w.memory {
 		if m.evicts() {
 			out = append(out, fmt.Sprintf("redis at %s may evict counters (maxmemory-policy %s): set noeviction", addr,
 				m.policy))

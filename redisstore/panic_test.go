@@ -50,7 +50,7 @@ func TestPanicEndsAJob(t *testing.T) {
 			t.Errorf("%s decides after a panic", got)
 		}
 		if i == 1 { // two panics were before
-			s.observePanics(func(place string) {
+			s.panics.watch(func(place string) {
 				if counted.Add(1); place != guard.Redis {
 					t.Errorf("a panic in %q", place)
 				}
@@ -79,9 +79,9 @@ func TestPanicInAProbe(t *testing.T) {
 		var log bytes.Buffer
 		to := slog.New(slog.NewJSONHandler(&log, nil))
 		s := &Store{config: Config{Timeout: time.Second, Log: to}, guard: guard.New(to, nil), closing: make(chan struct{})}
-		s.single = &lane{store: s} // no address, so a probe panics
+		s.single = &lane{store: s, health: health{store: s}} // no address, so a probe panics
 		h := &s.single.health
-		s.suspect(h, &call{route: "weir:{}"}, errors.New("lost"))
+		h.suspect(&call{route: "weir:{}"}, errors.New("lost"))
 		time.Sleep(3 * probeEvery)
 		synctest.Wait()
 		if !h.down() || h.suspected.Load() {

@@ -25,11 +25,10 @@ func (p *panics) count(string) {
 	}
 }
 
-// observePanics makes the store call observe with "redis" for each panic that it recovers
+// watch makes the store call observe with "redis" for each panic that it recovers
 // from in a goroutine of its own, those since it opened included. observe is called from
-// several goroutines. [weir.Open] calls ObservePanics with the node's observer.
-func (s *Store) observePanics(observe func(place string)) {
-	p := &s.panics
+// several goroutines. [weir.Open] calls it with the node's observer.
+func (p *panics) watch(observe func(place string)) {
 	p.mu.Lock()
 	missed := p.missed
 	p.observe, p.missed = observe, 0

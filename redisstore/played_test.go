@@ -67,11 +67,10 @@ func play(t *testing.T, test func(p *played)) {
 			}, nil
 		}})
 		p.Store = newLanes(cluster)
-		p.start = limiter.TickOf(p.opened)
-		p.config.Log, p.config.Nodes, p.config.Prefix = slog.New(slog.NewTextHandler(p, nil)), 1, defaultPrefix
-		p.fallback, p.guard = newFallback(&p.config), guard.New(p.config.Log, nil)
+		p.config.Log = slog.New(slog.NewTextHandler(p, nil))
+		p.failures.log, p.guard = p.config.Log, guard.New(p.config.Log, nil)
 		var err error
-		if p.scripts, err = newLibrary(); err != nil {
+		if p.calls.scripts, err = newLibrary(); err != nil {
 			t.Fatal(err)
 		}
 		for i := range p.masters {
@@ -95,8 +94,8 @@ func play(t *testing.T, test func(p *played)) {
 
 // replace gives a master another lane. What waits in the old one is left there.
 func (p *played) replace(i int, client *redis.Client) {
-	l := &lane{store: p.Store, client: client, addr: client.Options().Addr, queue: make(chan *job, 100),
-		stopped: make(chan struct{})}
+	l := &lane{store: p.Store, health: health{store: p.Store}, client: client, addr: client.Options().Addr,
+		queue: make(chan *job, 100), stopped: make(chan struct{})}
 	p.masters[i].lane = l
 	p.lanes.Store(l.addr, l)
 	p.running.Go(func() {
@@ -141,7 +140,7 @@ func (p *played) on(master int) arith.Key {
 // answers gives each call of a job an answer with the same flags.
 func (p *played) answers(j *job, flags int64) bool {
 	for _, c := range j.calls {
-		c.reply, c.err = []int64{int64(p.clock())}, nil
+		c.reply, c.err = []int64{int64(p.clock.now())}, nil
 		for range c.keys {
 			c.reply = append(c.reply, 9<<flagBits|flags, 0, 0)
 		}
@@ -391,7 +390,7 @@ func TestEachKindOfCallHasItsMessage(t *testing.T) {
 	play(t, func(p *played) {
 		for k := range kind(kinds) {
 			for range 3 { // at most once a minute
-				p.logCallError(&call{kind: k, route: "k"}, errBusy)
+				p.failures.call(&call{kind: k, route: "k"}, errBusy)
 			}
 		}
 		for _, text := range []string{"not decided by redis", "was not cancelled", "what remains", "confirm a refund",
@@ -417,7 +416,7 @@ func TestRoutingThatHangsIsSuspected(t *testing.T) {
 		s.closed.Store(true) // no probe follows
 		ask := func(ctx context.Context) {
 			t.Helper()
-			if calls, err := s.ask(ctx, s.deadline(), []*call{{route: "k"}}); err != nil || calls[0].err == nil {
+			if calls, err := s.ask(ctx, s.config.deadline(), []*call{{route: "k"}}); err != nil || calls[0].err == nil {
 				t.Errorf("%v", err)
 			}
 		}
@@ -435,20 +434,20 @@ func TestRoutingThatHangsIsSuspected(t *testing.T) {
 // The server's clock is asked for until it has answered, and again when that is long ago.
 func TestClockIsAskedForUntilItAnswers(t *testing.T) {
 	play(t, func(p *played) {
-		p.skew.timed.Store(-int64(clockEvery))
+		p.clock.ages = true
 		for range 3 {
-			if !p.asksClock() {
+			if !p.clock.due() {
 				t.Error("a lost answer ends the asking")
 			}
 		}
-		if p.learn(p.clock() + limiter.Hour); p.asksClock() {
+		if p.clock.learn(p.clock.now() + limiter.Hour); p.clock.due() {
 			t.Error("asked again although it is known")
 		}
-		if time.Sleep(clockEvery); !p.asksClock() {
+		if time.Sleep(clockEvery); !p.clock.due() {
 			t.Error("not asked again")
 		}
-		if now := time.Now().Add(time.Hour); p.clock().Time().Sub(now).Abs() > time.Minute {
-			t.Errorf("the clock is %v, want %v", p.clock().Time(), now)
+		if now := time.Now().Add(time.Hour); p.clock.now().Time().Sub(now).Abs() > time.Minute {
+			t.Errorf("the clock is %v, want %v", p.clock.now().Time(), now)
 		}
 	})
 }
@@ -457,7 +456,7 @@ func TestClockIsAskedForUntilItAnswers(t *testing.T) {
 // before, and without those of another outage.
 func TestOutageHasItsOwnDecisions(t *testing.T) {
 	play(t, func(p *played) {
-		h := new(health)
+		h := &health{store: p.Store}
 		h.policy()
 		h.worked()
 		for n := 3; n > 0; n-- {
@@ -468,7 +467,7 @@ func TestOutageHasItsOwnDecisions(t *testing.T) {
 				h.policy()
 			}
 			h.worked() // an answer that was under way
-			p.end(h, o)
+			h.end(o)
 			if p.logged(fmt.Sprintf("decided_by_policy=%d\n", n)) != 1 {
 				t.Errorf("%d decisions are by policy: %s", n, &p.log)
 			}
@@ -480,16 +479,16 @@ func TestOutageHasItsOwnDecisions(t *testing.T) {
 // logged, also after such ones.
 func TestLogOfAServerThatComesAndGoes(t *testing.T) {
 	play(t, func(p *played) {
-		h, o := new(health), (*outage)(nil)
+		h, o := &health{store: p.Store}, (*outage)(nil)
 		begin := func() {
 			o = &outage{since: time.Now(), because: errLate}
 			if h.worthLogging(o, o.since) {
-				p.logOutage(h, o)
+				h.log(o)
 			}
 		}
 		goOn := func() {
 			if !o.logged && h.worthLogging(o, time.Now()) {
-				p.logOutage(h, o)
+				h.log(o)
 			}
 		}
 		const minutes = 3
@@ -497,7 +496,7 @@ func TestLogOfAServerThatComesAndGoes(t *testing.T) {
 			begin()
 			time.Sleep(probeEvery / 2)
 			goOn()
-			p.end(h, o)
+			h.end(o)
 			time.Sleep(probeEvery / 2)
 		}
 		if n, again := p.logged("redis is unavailable"), p.logged("available again"); n != minutes || again != n {
@@ -512,7 +511,7 @@ func TestLogOfAServerThatComesAndGoes(t *testing.T) {
 			time.Sleep(probeEvery)
 			goOn()
 		}
-		p.end(h, o)
+		h.end(o)
 		if n, again := p.logged("redis is unavailable"), p.logged("available again"); n != minutes+1 || again != n {
 			t.Errorf("an outage that lasts: %d and %d", n, again)
 		}

@@ -21,9 +21,9 @@ func (s *Store) Refund(ctx context.Context, now arith.Instant, c *arith.Charge, 
 	if f.Parts != nil || !c.Fits(r) { // with parts it is one of a cluster
 		return nil
 	}
-	w := s.when(now, 1)
+	w := s.clock.when(now, 1)
 	if f.Epoch != 0 {
-		s.fallback.refund(now.Or(s.clock), c, r)
+		s.fallback.refund(now.Or(s.clock.now), c, r)
 	}
 	var calls []*call
 	first := 0
@@ -34,7 +34,7 @@ func (s *Store) Refund(ctx context.Context, now arith.Instant, c *arith.Charge, 
 		if all := limitsOf(c, n, first); c.ID != nil && !credit && byPolicy&all == 0 {
 			id = &forgotten{bits: f.Charged & all >> first, after: -1}
 		}
-		if made := s.refund(w, r, f.Has, c, id, 0, n, first, name); made != nil {
+		if made := s.calls.refund(w, r, f.Has, c, id, 0, n, first, name); made != nil {
 			calls = append(calls, made)
 		}
 		first += len(c.Key(n).Rule.Limits)
@@ -50,10 +50,10 @@ func (s *Store) Reset(ctx context.Context, now arith.Instant, c *arith.Charge, n
 	if s.closed.Load() {
 		return 0, ErrClosed
 	}
-	count, w := s.fallback.reset(now.Or(s.clock), c), s.when(now, 1)
+	count, w := s.fallback.reset(now.Or(s.clock.now), c), s.clock.when(now, 1)
 	var calls []*call
 	for n := range c.Len() {
-		calls = append(calls, s.reset(w, c, n, name))
+		calls = append(calls, s.calls.reset(w, c, n, name))
 	}
 	calls, err := s.finish(ctx, calls, "the counters may be as they were")
 	for _, made := range calls {
@@ -69,7 +69,7 @@ func (s *Store) finish(ctx context.Context, calls []*call, otherwise string) ([]
 	if len(calls) == 0 {
 		return nil, nil
 	}
-	calls, err := s.ask(ctx, s.deadline(), calls)
+	calls, err := s.ask(ctx, s.config.deadline(), calls)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func TestCancelledReservationsOfIDs(t *testing.T) {
 	now := limiter.TickOf(time.Now())
 	run := func(made *call) []int64 {
 		t.Helper()
-		calls, err := s.ask(t.Context(), s.deadline(), []*call{made})
+		calls, err := s.ask(t.Context(), s.config.deadline(), []*call{made})
 		if err != nil || calls[0].err != nil {
 			t.Fatal(err, calls[0].err)
 		}
@@ -59,7 +59,7 @@ func TestCancelledReservationsOfIDs(t *testing.T) {
 		}
 		attempt := func(at limiter.Tick, mode int64) []int64 {
 			t.Helper()
-			made, err := s.decision(when{at, estimateSlack}, mode, charge, charge.ID, 0, 0, 1, nil)
+			made, err := s.calls.decision(when{at, estimateSlack}, mode, charge, charge.ID, 0, 0, 1, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +79,7 @@ func TestCancelledReservationsOfIDs(t *testing.T) {
 			arith.Fields(&r).Set = 0
 		}
 		cancels := func(j int) bool { return !c.cancelsSecond || j == 1 }
-		run(s.refund(when{now + 9, estimateSlack}, r, cancels, charge, &forgotten{3, c.after}, 0, 0, 0, nil))
+		run(s.calls.refund(when{now + 9, estimateSlack}, r, cancels, charge, &forgotten{3, c.after}, 0, 0, 0, nil))
 		found := attempt(now+20, modePeek)
 		if left := found[1] >> flagBits; left != c.left {
 			t.Errorf("%s: %d left, want %d", c.what, left, c.left)
@@ -98,7 +98,7 @@ func TestCancelledReservationsOfIDs(t *testing.T) {
 		nothing := charge.Clone()
 		other := charge.Clone()
 		other.ID, other.Key(0).Cost = nil, 2
-		if made, err := s.decision(when{now + 25, estimateSlack}, modeCheck, other, nil, 0, 0, 1, nil); err != nil {
+		if made, err := s.calls.decision(when{now + 25, estimateSlack}, modeCheck, other, nil, 0, 0, 1, nil); err != nil {
 			t.Fatal(err)
 		} else if r := run(made); r[1]>>flagBits != c.left-2 {
 			t.Fatalf("%s: another charge is told %v", c.what, r)
@@ -111,7 +111,7 @@ func TestCancelledReservationsOfIDs(t *testing.T) {
 		at := []limiter.Tick{now + 40, now + 20*limiter.Millisecond}
 		if c.ends {
 			at = at[1:]
-		} else if r := run(s.amendment(when{now + 30, estimateSlack}, nothing, amendSettle, nil,
+		} else if r := run(s.calls.amendment(when{now + 30, estimateSlack}, nothing, amendSettle, nil,
 			limiter.Amend{IgnoreUnknown: true}, 0, 1,
 			nil)); r[1] != int64(state) {
 			t.Errorf("%s: it is settled with %v", c.what, r)

@@ -2,12 +2,15 @@ package redisstore
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1
 	"embed"
 	"encoding/hex"
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
 )
 
 //go:embed lua/*.lua
@@ -50,6 +53,23 @@ func (l *library) note(more ...*script) []*script {
 		}
 	}
 	return slices.Clone(l.used)
+}
+
+// load loads the scripts in use over a new connection: the server may have been started since, or be
+// another one. A server that refuses is not asked again: calls then find their script missing.
+func (l *library) load(ctx context.Context, conn *redis.Conn) error {
+	pipe := conn.Pipeline()
+	for _, script := range l.note() {
+		pipe.ScriptLoad(ctx, script.text)
+	}
+	done, _ := pipe.Exec(ctx) // each has its own error
+	for _, d := range done {
+		err := d.Err()
+		if _, is := said(err); err != nil && !is {
+			return err
+		}
+	}
+	return nil
 }
 
 func newLibrary() (*library, error) {

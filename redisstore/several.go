@@ -29,7 +29,7 @@ type undone struct {
 func (b *batch) concludeParts(i int, parts []part, ids *memory, u *undo) {
 	s, c, d, w := b.store, b.charges[i], b.decisions[i], parts[0].when
 	if w.now == serverClock {
-		w.now = s.clock()
+		w.now = s.clock.now()
 	}
 	charged := make([]bool, d.Len()) // of each limit; the receipt knows of the first 64 only
 	keys := policyKeys(c, parts, charged)
@@ -74,7 +74,7 @@ func (b *batch) undo(u *undo, w when, i int, parts []part, ids *memory, cancel [
 		}
 		first := part.offset
 		for n := part.first; n < part.last; n++ {
-			if r := s.refund(w, arith.NewReceipt(arith.ReceiptFields{Time: w.now}), func(j int) bool {
+			if r := s.calls.refund(w, arith.NewReceipt(arith.ReceiptFields{Time: w.now}), func(j int) bool {
 				return cancel[j]
 			}, c, ids.undo(part, n, first, len(c.Key(n).Rule.Limits), cancel, allowed), i, n, first, b.name); r != nil {
 				r.kind = kindCancel
@@ -91,7 +91,7 @@ func (b *batch) undo(u *undo, w when, i int, parts []part, ids *memory, cancel [
 		if part.call.err != nil {
 			continue
 		}
-		ask, err := s.decision(w, modePeek, c, nil, i, part.first, part.last, b.name)
+		ask, err := s.calls.decision(w, modePeek, c, nil, i, part.first, part.last, b.name)
 		if err != nil {
 			continue // not reached: the script has been used before
 		}
@@ -123,7 +123,7 @@ func (b *batch) cancel(ctx context.Context, u *undo) error {
 	for _, n := range u.undone {
 		d := b.decisions[n.charge]
 		if asked {
-			b.store.afterwards(b.charges[n.charge], n.parts, u.asks[n.first:n.last], d)
+			n.afterwards(b.charges[n.charge], u.asks[n.first:n.last], d)
 		}
 		n.ids.conclude(b.charges[n.charge], d)
 	}
@@ -175,18 +175,18 @@ func (s *Store) countPolicy(c *call) {
 
 // afterwards takes over what remains after the cancellations. Whether each limit
 // admitted the check, and which limits were charged, stays unchanged.
-func (s *Store) afterwards(c *arith.Charge, parts []part, asks []*call, d *limiter.Decision) {
+func (n *undone) afterwards(c *arith.Charge, asks []*call, d *limiter.Decision) {
 	for _, ask := range asks {
 		if ask.err != nil {
 			continue
 		}
-		part := parts[ask.part-1]
+		part := n.parts[ask.part-1]
 		if part.call = ask; len(ask.reply) != 1+perLimit*part.size {
 			continue
 		}
 		var now limiter.Decision
 		now.Grow(d.Len())
-		s.fill(c, &part, &now)
+		part.fill(c, &now)
 		for j := part.offset; j < part.offset+part.size; j++ {
 			out, left := d.Limit(j), now.Limit(j)
 			out.Remaining, out.ResetAfter, out.Blocked = left.Remaining, left.ResetAfter, left.Blocked

@@ -7,15 +7,12 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/limiter/arith"
-	"github.com/weirlimit/weir/limiter/table"
 )
 
 // ErrClosed is returned by the methods of a [Store] after Close.
@@ -24,8 +21,8 @@ var ErrClosed = errors.New("redisstore: the store is closed")
 // Store decides checks in Redis. It is safe for concurrent use.
 type Store struct {
 	config   Config
-	scripts  *library
-	spelled  spellings
+	calls    *composer
+	clock    *clock
 	fallback *fallback
 	guard    *guard.Guard // of the store's goroutines
 	panics   panics       // that it has recovered from
@@ -36,23 +33,13 @@ type Store struct {
 	lanes   sync.Map             // of a Cluster: address -> *lane
 	routing health               // of a Cluster: whether it returns the owners of slots
 
-	servers servers // what is known of them
-
-	opened     time.Time
-	start      limiter.Tick // opened, as a tick
-	skew       skew
-	lastLogged [kinds + 1]atomic.Int64 // when an error of a single call was last logged, by kind; the last: damage
+	servers  servers // what is known of them
+	failures failures
 
 	mu      sync.Mutex // held while a goroutine starts or the store closes
 	closed  atomic.Bool
 	closing chan struct{}
 	running sync.WaitGroup
-}
-
-// skew is what is known of the server's clock.
-type skew struct {
-	ahead atomic.Int64 // of it over the local one, in ticks
-	timed atomic.Int64 // of a Cluster: when it was last learnt, since the store opened
 }
 
 // Open returns a store. For an invalid configuration the error wraps
@@ -72,15 +59,12 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{config: c, scripts: scripts, opened: time.Now(), closing: make(chan struct{})}
-	s.start = limiter.TickOf(s.opened)
-	s.skew.timed.Store(-int64(clockEvery)) // never
-	s.fallback, s.guard = newFallback(&s.config), guard.New(c.Log, s.panics.count)
-	s.client = s.newClient(s.load)
+	s := newStore(c, scripts)
+	s.client = s.config.newClient(scripts.load)
 	h := &s.routing
 	switch client := s.client.(type) {
 	case *redis.ClusterClient:
-		s.cluster = client
+		s.cluster, s.clock.ages = client, true
 	case *redis.Client:
 		s.single = s.newLane(client, "")
 		h = &s.single.health
@@ -90,7 +74,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		if advice := s.refusal(err); advice != "" {
 			return nil, errors.Join(s.refused(err, advice), s.Close())
 		}
-		s.fail(h, route, err)
+		h.fail(route, err)
 	}
 	watched := s.lookAtMemory()
 	if s.single != nil && s.servers.clustered {
@@ -100,6 +84,15 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		s.spawn(s.watchMemory)
 	}
 	return s, nil
+}
+
+// newStore returns a store that has no client yet.
+func newStore(c Config, scripts *library) *Store {
+	s := &Store{config: c, clock: newClock(), servers: servers{log: c.Log}, failures: failures{log: c.Log},
+		closing: make(chan struct{})}
+	s.calls, s.routing.store = &composer{prefix: c.Prefix, clock: s.clock, scripts: scripts}, s
+	s.fallback, s.guard = newFallback(&s.config), guard.New(c.Log, s.panics.count)
+	return s
 }
 
 func (s *Store) refused(why error, advice string) error {
@@ -143,14 +136,9 @@ func (s *Store) Close() error {
 
 // Extras returns what the store does beyond the methods of a [weir.Backend], which is all of it.
 func (s *Store) Extras() weir.BackendExtras {
-	return weir.BackendExtras{Amend: s.amend, UseTable: s.useTable, Ready: s.ready, Warnings: s.warnings,
-		ObservePanics: s.observePanics}
+	return weir.BackendExtras{Amend: s.amend, UseTable: s.fallback.use, Ready: s.ready,
+		Warnings: s.servers.warnings, ObservePanics: s.panics.watch}
 }
-
-// useTable makes policies count in a table instead of one of the store's own, which has
-// the default bounds. It must be called before the first check. [weir.Open] calls it with
-// the node's table, whose bounds and reports then are those of the policies' counters.
-func (s *Store) useTable(t *table.Table) { s.fallback.table = t }
 
 // spawn starts a goroutine, unless the store is closed. A panic ends only the goroutine.
 func (s *Store) spawn(f func()) {
@@ -161,45 +149,6 @@ func (s *Store) spawn(f func()) {
 			defer s.guard.Recover(guard.Redis, nil)
 			f()
 		})
-	}
-}
-
-// clockEvery is the age of the estimate of a Cluster's clock from which on round trips ask
-// for the clock. Answers to checks of one key have it, too, but there may be none.
-const clockEvery = 10 * time.Second
-
-// asksClock reports whether the round trip that is about to be made is to ask for the
-// server's clock. All ask until one has the answer, since that of another may be lost.
-func (s *Store) asksClock() bool {
-	return s.cluster != nil && int64(time.Since(s.opened))-s.skew.timed.Load() >= int64(clockEvery)
-}
-
-// clock returns an estimate of the server's clock.
-func (s *Store) clock() limiter.Tick {
-	return s.start + limiter.Tick(time.Since(s.opened)/limiter.TickDuration) + limiter.Tick(s.skew.ahead.Load())
-}
-
-// learn updates that estimate with an instant from the server.
-func (s *Store) learn(now limiter.Tick) {
-	since := time.Since(s.opened)
-	s.skew.ahead.Store(int64(now - s.start - limiter.Tick(since/limiter.TickDuration)))
-	if s.cluster != nil {
-		s.skew.timed.Store(int64(since))
-	}
-}
-
-// when returns the instant of a check with so many parts. If the server's clock is to
-// be used but several servers are asked, all are given the same estimated instant, so
-// that one receipt is valid for all. Where the servers' clocks differ, the estimate is of
-// the one that answered last.
-func (s *Store) when(now arith.Instant, parts int) when {
-	switch {
-	case now.Given():
-		return when{now.Or(s.clock), callersSlack}
-	case parts > 1:
-		return when{s.clock(), estimateSlack}
-	default:
-		return when{serverClock, 0}
 	}
 }
 
@@ -215,7 +164,7 @@ func (s *Store) lane(ctx context.Context, route string) (*lane, error) {
 	client, err := s.cluster.MasterForKey(ctx, route)
 	if err != nil {
 		if cause := context.Cause(ctx); cause == nil || errors.Is(cause, errLate) {
-			s.suspect(&s.routing, &call{route: route}, err)
+			s.routing.suspect(&call{route: route}, err)
 		}
 		return nil, err
 	}
