@@ -547,8 +547,6 @@ func largeAllowed() map[string]allowance {
 			"each kind of request is decided by a method, and what it waits for"},
 		"internal/cluster/route.Call methods": {34, "each event in the life of a call is a method"},
 		"cmd/weir/internal/cli.app methods":   {85, "each command of the tool is a method"},
-		"internal/console.Console methods": {64,
-			"each page, path and question is a method; what they keep has types of its own"},
 		"internal/cluster.Core fields":               {31, shell},
 		"internal/cluster.Core methods":              {78, shell},
 		"internal/cluster/gossip.Gossip fields":      {29, gossip},

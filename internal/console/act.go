@@ -10,11 +10,11 @@ import (
 )
 
 // act serves a form that changes something.
-func (c *Console) act(do func(http.ResponseWriter, *http.Request, *transport.AdminCaller)) func(http.ResponseWriter,
+func (s *site) act(do func(http.ResponseWriter, *http.Request, *transport.AdminCaller)) func(http.ResponseWriter,
 	*http.Request, transport.AdminCaller) {
 	return func(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
-		if err := c.marked(r, &by); err != nil {
-			c.page(w, r, &by, "problem", statusOf(err), err.Error())
+		if err := s.marked(r, &by); err != nil {
+			s.page(w, r, &by, "problem", statusOf(err), err.Error())
 			return
 		}
 		do(w, r, &by)
@@ -22,17 +22,17 @@ func (c *Console) act(do func(http.ResponseWriter, *http.Request, *transport.Adm
 }
 
 // back returns to the page that the form was on.
-func (c *Console) back(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller, why *whyLook, done string,
+func (s *site) back(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller, why *whyLook, done string,
 	n int) {
 	v := newQuery("path", why.Path, "method", why.Method, "user", why.User, "ip", why.IP, "group", why.Group, "rule",
 		why.Rule,
 		"tenant", why.Tenant, "attributes", why.Attributes, "done", done, "n", fmt.Sprint(n),
-		"said", c.said(r, by, done, fmt.Sprint(n)))
+		"said", s.said(r, by, done, fmt.Sprint(n)))
 	seeOther(w, "/why?"+v)
 }
 
 // actReset forgets the counters of a request.
-func (c *Console) actReset(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller) {
+func (s *site) actReset(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller) {
 	why := readWhy(r.PostForm.Get, by.Tenant())
 	q, err := why.requestOf()
 	if err == nil {
@@ -40,11 +40,11 @@ func (c *Console) actReset(w http.ResponseWriter, r *http.Request, by *transport
 	}
 	var e *limiter.Explanation
 	if err == nil {
-		e, err = c.config.Node().Explain(r.Context(), q)
+		e, err = s.console.config.Node().Explain(r.Context(), q)
 	}
 	n := 0
 	if err == nil {
-		n, err = c.config.Node().Reset(r.Context(), q)
+		n, err = s.console.config.Node().Reset(r.Context(), q)
 		keys := []string{}
 		for i := range e.Limits {
 			keys = append(keys, e.Limits[i].Key)
@@ -52,10 +52,10 @@ func (c *Console) actReset(w http.ResponseWriter, r *http.Request, by *transport
 		by.Subject("rule "+e.Answer.Rule+" keys "+strings.Join(keys, " "), fmt.Sprintf("%d counters deleted", n))
 	}
 	if err != nil {
-		c.page(w, r, by, "problem", http.StatusForbidden, err.Error())
+		s.page(w, r, by, "problem", http.StatusForbidden, err.Error())
 		return
 	}
-	c.back(w, r, by, why, "reset", n)
+	s.back(w, r, by, why, "reset", n)
 }
 
 // wantedOf reads the form of an override.
@@ -77,22 +77,22 @@ func wantedOf(r *http.Request, tenant string) *Wanted {
 	return w
 }
 
-func (c *Console) actOverride(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller) {
+func (s *site) actOverride(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller) {
 	want := wantedOf(r, by.Tenant())
 	by.Subject(subjectOf(want), want.what())
-	if err := c.set(want, by); err != nil {
-		c.page(w, r, by, "problem", http.StatusBadRequest, err.Error())
+	if err := s.console.Overriding.set(want, by); err != nil {
+		s.page(w, r, by, "problem", http.StatusBadRequest, err.Error())
 		return
 	}
-	c.back(w, r, by, readWhy(r.PostForm.Get, by.Tenant()), "set", 0)
+	s.back(w, r, by, readWhy(r.PostForm.Get, by.Tenant()), "set", 0)
 }
 
-func (c *Console) actRemove(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller) {
+func (s *site) actRemove(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller) {
 	want := wantedOf(r, by.Tenant())
 	by.Subject(subjectOf(want), "removed")
-	if err := c.remove(want, by); err != nil {
-		c.page(w, r, by, "problem", http.StatusBadRequest, err.Error())
+	if err := s.console.Overriding.remove(want, by); err != nil {
+		s.page(w, r, by, "problem", http.StatusBadRequest, err.Error())
 		return
 	}
-	c.back(w, r, by, readWhy(r.PostForm.Get, by.Tenant()), "removed", 0)
+	s.back(w, r, by, readWhy(r.PostForm.Get, by.Tenant()), "removed", 0)
 }

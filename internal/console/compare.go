@@ -47,25 +47,25 @@ var errComparing = fmt.Errorf("%w: another file is being compared: try again in 
 const maxFileBytes = 256 << 10
 
 // serveCompare shows what a pasted rules file would change. It reads only.
-func (c *Console) serveCompare(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
+func (s *site) serveCompare(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
 	err := by.Err
 	if err == nil {
 		err = by.MayAll()
 	}
 	if err != nil {
-		c.page(w, r, &by, "sign-in", statusOf(err), err.Error())
+		s.page(w, r, &by, "sign-in", statusOf(err), err.Error())
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, 3*maxFileBytes)
 	err = r.ParseForm()
 	if err == nil {
-		err = c.marked(r, &by)
+		err = s.marked(r, &by)
 	}
 	if err == nil {
-		if !c.comparing.TryLock() {
+		if !s.comparing.TryLock() {
 			err = errComparing
 		} else {
-			defer c.comparing.Unlock()
+			defer s.comparing.Unlock()
 		}
 	}
 	file := r.PostForm.Get("file")
@@ -75,16 +75,16 @@ func (c *Console) serveCompare(w http.ResponseWriter, r *http.Request, by transp
 	p := pageNamed("rules")
 	var l *look
 	if err == nil {
-		l, err = c.fill(r.Context(), p, nil, &by)
+		l, err = s.fill(r.Context(), p, nil, &by)
 	}
 	if err == nil {
-		l.Rules.Compare, err = c.compare(r, strings.ReplaceAll(file, "\r\n", "\n"))
+		l.Rules.Compare, err = s.console.compare(r, strings.ReplaceAll(file, "\r\n", "\n"))
 	}
 	if err != nil {
-		c.page(w, r, &by, "problem", http.StatusBadRequest, err.Error())
+		s.page(w, r, &by, "problem", http.StatusBadRequest, err.Error())
 		return
 	}
-	c.write(w, http.StatusOK, p.name, c.shownOf(r, &by, p, l))
+	s.write(w, http.StatusOK, p.name, s.shownOf(r, &by, p, l))
 }
 
 func (c *Console) compare(r *http.Request, file string) (*compared, error) {

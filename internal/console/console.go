@@ -8,11 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html/template"
 	"log/slog"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -69,22 +67,21 @@ type Console struct {
 	events events
 	sends  sends
 
-	outlook outlook
+	// Overriding has the overrides of the cluster. It is set by New.
+	Overriding *Overriding
 
-	answered  lately
-	comparing sync.Mutex
-	sessions  *sessions
-	feeds     feeds
+	outlook   outlook
 	snapshots snapshots
-	templates *template.Template
-	version   string
+	site      *site
 }
 
 // New returns a console.
 func New(c Config) *Console {
 	c.Overrides = cmp.Or(c.Overrides, new(overrides.Book))
-	return &Console{config: c, outlook: outlook{node: c.Node}, ring: history.New(), sessions: newSessions(),
-		templates: templates(), version: version()}
+	out := &Console{config: c, outlook: outlook{node: c.Node}, ring: history.New()}
+	out.Overriding = &Overriding{config: &out.config, events: &out.events}
+	out.site = &site{console: out, sessions: newSessions(), templates: templates(), version: version()}
+	return out
 }
 
 // Routes returns what it serves at the address of administration.
@@ -95,11 +92,11 @@ func (c *Console) Routes() map[string]transport.AdminRoute {
 		"/v1/rules":            {Serve: c.serveRules},
 		"/v1/export":           {Serve: mover{c}.serveExport, Post: true, Action: "export"},
 		"/v1/import":           {Serve: mover{c}.serveImport, Post: true, Changes: true, Action: "import"},
-		"/v1/overrides":        {Serve: c.serveOverrides},
-		"/v1/overrides/set":    {Serve: c.serveSet, Post: true, Changes: true, Action: "override"},
-		"/v1/overrides/remove": {Serve: c.serveRemove, Post: true, Changes: true, Action: "override remove"},
+		"/v1/overrides":        {Serve: c.Overriding.serveOverrides},
+		"/v1/overrides/set":    {Serve: c.Overriding.serveSet, Post: true, Changes: true, Action: "override"},
+		"/v1/overrides/remove": {Serve: c.Overriding.serveRemove, Post: true, Changes: true, Action: "override remove"},
 	}
-	c.pageRoutes(routes)
+	c.site.routes(routes)
 	return routes
 }
 

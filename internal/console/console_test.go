@@ -99,7 +99,7 @@ func open(t *testing.T, access transport.Access, secure bool) *desk {
 			return d.asked(q), nil
 		}})
 	d.options = transport.AdminOptions{Routes: d.Routes(), Token: d.Token, Access: access, Audit: &d.audit,
-		Overrides: console.Calls{Console: d.Console}}
+		Overrides: d.Overriding}
 	site := transport.NewAdmin(d.options)
 	server := httptest.NewUnstartedServer(site.Handler())
 	if secure {
@@ -480,17 +480,17 @@ func TestOverridesAreSpread(t *testing.T) {
 		t.Errorf("the audit has %+v", told)
 	}
 	other := open(t, nil, false)
-	other.Told("n1", d.told[0])
-	other.Told("n1", []byte("{"))
-	other.Told("n1", []byte(`{"kind":"overrides","entries":[{"rule":"api"}]}`))
+	other.Overriding.Told("n1", d.told[0])
+	other.Overriding.Told("n1", []byte("{"))
+	other.Overriding.Told("n1", []byte(`{"kind":"overrides","entries":[{"rule":"api"}]}`))
 	if len(other.book.Active(time.Now())) != 1 || len(other.told) != 1 {
 		t.Errorf("the other has %+v, and told %d on", other.book.All(), len(other.told))
 	}
-	if other.Told("n2", d.told[0]); len(other.told) != 1 {
+	if other.Overriding.Told("n2", d.told[0]); len(other.told) != 1 {
 		t.Error("what is not news is told on")
 	}
 	got = d.ask(t, http.MethodPost, "/v1/overrides/remove", `{"rule":"api","user":"ada"}`, kind...)
-	other.Told("n1", d.told[1])
+	other.Overriding.Told("n1", d.told[1])
 	if got.status != http.StatusOK || len(other.book.Active(time.Now())) != 0 {
 		t.Errorf("removed: %d, the other has %+v", got.status, other.book.All())
 	}

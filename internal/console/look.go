@@ -50,7 +50,7 @@ type problem struct {
 func (c *Console) frame(tenant string) frame {
 	if tenant != "" {
 		return frame{Cluster: c.config.Cluster, Member: c.name(), Problems: []problem{}, Where: c.config.where(),
-			Overrides: len(c.activeOverrides(tenant).Overrides)}
+			Overrides: len(c.Overriding.active(tenant).Overrides)}
 	}
 	node, now := c.config.Node(), c.config.Now()
 	f := frame{Cluster: c.config.Cluster, Member: c.name(), Rules: fmt.Sprintf("%08x", node.RulesHash()>>32), Same: true,

@@ -179,7 +179,7 @@ func (c *Console) lookWhy(ctx context.Context, asked url.Values, by *transport.A
 	who := cmp.Or(w.User, w.IP)
 	ip, _ := rules.OverrideAddress(w.IP)
 	set := weir.Administered(c.config.Node()).Rules.Load()
-	for _, o := range c.latest() {
+	for _, o := range c.Overriding.latest() {
 		concerns := o.User != "" && set.SameUser(o.Rule, o.User, w.User) || o.IP != "" && o.IP == ip
 		if concerns && o.Tenant == w.Tenant && (o.Rule == e.Answer.Rule || slices.Contains(e.Rules, o.Rule)) &&
 			(w.Override == nil || o.User == w.User && o.User != "" || w.Override.User == "") {

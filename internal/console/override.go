@@ -26,56 +26,64 @@ type news struct {
 // perNote is how many entries one note has. The longest entry takes some 18 KB, so they fit into a note.
 const perNote = 20
 
+// Overriding keeps the overrides of a cluster: what operators decide in place of rules is in force on this node at
+// once, and on the other members as they hear of it. It is safe for concurrent use.
+type Overriding struct {
+	config   *Config
+	events   *events
+	answered lately
+}
+
 // tell tells members of overrides, all members if none is named.
-func (c *Console) tell(list []overrides.Entry, members ...string) {
-	if c.config.Tell == nil {
+func (o *Overriding) tell(list []overrides.Entry, members ...string) {
+	if o.config.Tell == nil {
 		return
 	}
 	for len(list) > 0 {
 		n := min(perNote, len(list))
 		if text, err := json.Marshal(news{Kind: "overrides", Entries: list[:n]}); err == nil {
-			c.config.Tell(text, members...)
+			o.config.Tell(text, members...)
 		}
 		list = list[n:]
 	}
 }
 
-func (c *Console) tellDigest() {
-	if c.config.Tell == nil {
+func (o *Overriding) tellDigest() {
+	if o.config.Tell == nil {
 		return
 	}
-	sum := c.config.Overrides.Digest()
+	sum := o.config.Overrides.Digest()
 	if text, err := json.Marshal(news{Kind: "overrides", Digest: &sum}); err == nil {
-		c.config.Tell(text)
+		o.config.Tell(text)
 	}
 }
 
 // Met tells a member, to which there is a new connection, all overrides.
-func (c *Console) Met(member string) { c.tell(c.config.Overrides.All(), member) }
+func (o *Overriding) Met(member string) { o.tell(o.config.Overrides.All(), member) }
 
 // Told hears what another member tells.
-func (c *Console) Told(member string, text []byte) {
+func (o *Overriding) Told(member string, text []byte) {
 	var n news
 	if json.Unmarshal(text, &n) != nil || n.Kind != "overrides" {
 		return
 	}
-	if now := c.config.Now(); n.Digest != nil && c.answered.may(member, now) &&
-		*n.Digest != c.config.Overrides.Digest() {
-		c.Met(member)
+	if now := o.config.Now(); n.Digest != nil && o.answered.may(member, now) &&
+		*n.Digest != o.config.Overrides.Digest() {
+		o.Met(member)
 	}
-	fresh, lost := c.config.Overrides.Merge(member, n.Entries, c.config.Now())
+	fresh, lost := o.config.Overrides.Merge(member, n.Entries, o.config.Now())
 	if len(fresh)+len(lost) == 0 {
 		return
 	}
-	c.apply()
-	c.config.Log.Info("overrides heard from another member", "count", len(fresh), "told_by", member)
-	if c.config.Heard != nil {
+	o.apply()
+	o.config.Log.Info("overrides heard from another member", "count", len(fresh), "told_by", member)
+	if o.config.Heard != nil {
 		for i := range fresh {
-			c.config.Heard(&fresh[i])
+			o.config.Heard(&fresh[i])
 		}
 	}
-	c.config.lose(lost)
-	c.tell(fresh) // to members that the first one does not reach
+	o.config.lose(lost)
+	o.tell(fresh) // to members that the first one does not reach
 }
 
 // lately is when members were told all overrides, since one that asks again and again must not have it all sent.
@@ -113,18 +121,18 @@ func (c *Config) lose(lost []overrides.Entry) {
 
 // Restore puts overrides in force that were kept, as [overrides.Book.MarshalJSON] returned them, before the node's
 // first request. The error says what is wrong with the text.
-func (c *Console) Restore(text []byte) error {
-	left, err := c.config.Overrides.Restore(text, c.config.Now())
+func (o *Overriding) Restore(text []byte) error {
+	left, err := o.config.Overrides.Restore(text, o.config.Now())
 	if left > 0 {
-		c.config.Log.Warn("overrides that were kept are not possible, or over", "count", left)
+		o.config.Log.Warn("overrides that were kept are not possible, or over", "count", left)
 	}
-	c.apply()
+	o.apply()
 	return err
 }
 
 // latest returns the overrides in force, the latest first: of several about one user it is the one that counts.
-func (c *Console) latest() []overrides.Entry {
-	out := c.config.Overrides.Active(c.config.Now())
+func (o *Overriding) latest() []overrides.Entry {
+	out := o.config.Overrides.Active(o.config.Now())
 	slices.SortStableFunc(out, func(x, y overrides.Entry) int {
 		return -cmp.Or(cmp.Compare(x.Number, y.Number), cmp.Compare(x.Member, y.Member))
 	})
@@ -132,47 +140,47 @@ func (c *Console) latest() []overrides.Entry {
 }
 
 // apply gives the node the overrides in force.
-func (c *Console) apply() {
-	active := c.latest()
+func (o *Overriding) apply() {
+	active := o.latest()
 	list := make([]rules.Override, 0, len(active))
 	for i := range active {
-		if o, err := active[i].Override(); err == nil { // it was checked when it was taken
-			list = append(list, o)
+		if is, err := active[i].Override(); err == nil { // it was checked when it was taken
+			list = append(list, is)
 		}
 	}
-	if node := c.config.Node(); node != nil { // else Run does it when the node is open
+	if node := o.config.Node(); node != nil { // else Run does it when the node is open
 		node.SetOverrides(list)
 	}
 }
 
-// endOverrides ends those whose time is over, and those that members set, or told on, who are expelled.
-func (c *Console) endOverrides(members []weir.Member) {
+// end ends those whose time is over, and those that members set, or told on, who are expelled.
+func (o *Overriding) end(members []weir.Member) {
 	out := map[string]bool{}
 	for i := range members {
 		if members[i].State == "expelled" {
 			out[members[i].Name] = true
 		}
 	}
-	now := c.config.Now()
-	void, again := c.config.Overrides.Expelled(out, now)
-	ended := c.config.Overrides.Ended(now)
+	now := o.config.Now()
+	void, again := o.config.Overrides.Expelled(out, now)
+	ended := o.config.Overrides.Ended(now)
 	if len(void)+len(again)+len(ended) == 0 {
 		return
 	}
-	c.apply()
+	o.apply()
 	for i := range void {
-		c.config.Log.Warn("override ended: a member that set it, or told of it, is expelled", "rule", void[i].Rule,
+		o.config.Log.Warn("override ended: a member that set it, or told of it, is expelled", "rule", void[i].Rule,
 			"was", void[i].What(), "told_by", void[i].ToldBy, "over", void[i].Path)
 	}
 	for i := range ended {
-		c.config.Log.Info("override ended", "rule", ended[i].Rule, "was", ended[i].What(), "why", ended[i].Why)
+		o.config.Log.Info("override ended", "rule", ended[i].Rule, "was", ended[i].What(), "why", ended[i].Why)
 	}
 	for _, e := range append(void, ended...) {
-		if c.config.Ended != nil {
-			c.config.Ended(&e)
+		if o.config.Ended != nil {
+			o.config.Ended(&e)
 		}
 	}
-	c.tell(again)
+	o.tell(again)
 }
 
 // Wanted is an override as an operator asks for it.
@@ -209,12 +217,12 @@ func (c *Config) where() string {
 	return "on all members in reach"
 }
 
-func (c *Console) activeOverrides(tenant string) Overrides {
+func (o *Overriding) active(tenant string) Overrides {
 	out := Overrides{Overrides: []overrides.Entry{}}
-	if c.config.Tell == nil {
+	if o.config.Tell == nil {
 		out.Only = onlyHere
 	}
-	for _, e := range c.config.Overrides.Active(c.config.Now()) {
+	for _, e := range o.config.Overrides.Active(o.config.Now()) {
 		if tenant == "" || e.Tenant == tenant {
 			out.Overrides = append(out.Overrides, e)
 		}
@@ -223,7 +231,7 @@ func (c *Console) activeOverrides(tenant string) Overrides {
 }
 
 // set puts an override in force, here at once and on the other members as they hear of it.
-func (c *Console) set(w *Wanted, by *transport.AdminCaller) error {
+func (o *Overriding) set(w *Wanted, by *transport.AdminCaller) error {
 	if err := mayOverride(by, w.Rule, w.Tenant); err != nil {
 		return err
 	}
@@ -243,33 +251,33 @@ func (c *Console) set(w *Wanted, by *transport.AdminCaller) error {
 	if kinds != 1 {
 		return invalid("an override needs one of deny, unlimited and limit")
 	}
-	now := c.config.Now()
+	now := o.config.Now()
 	e, err := w.entry()
 	if err != nil {
 		return err
 	}
-	e.By, e.Until, e.Member = by.Name(), now.Add(last), c.config.Name
+	e.By, e.Until, e.Member = by.Name(), now.Add(last), o.config.Name
 	if w.Limit != "" {
 		if _, err := rules.OverrideLimit(w.Limit); err != nil {
 			return err
 		}
 	}
-	o, err := e.Override()
+	is, err := e.Override()
 	if err == nil {
-		err = c.config.Node().CheckOverride(o)
+		err = o.config.Node().CheckOverride(is)
 	}
 	if err != nil {
 		return err
 	}
-	e, lost, err := c.config.Overrides.Put(e, now)
+	e, lost, err := o.config.Overrides.Put(e, now)
 	if err != nil {
 		return err
 	}
-	c.apply()
-	c.config.lose(lost)
-	c.tell([]overrides.Entry{e})
-	c.events.add(now, "override of "+e.Rule+" for a user: "+e.What())
-	c.config.Log.Info("override set", "rule", e.Rule, "is", e.What(), "until", e.Until, "by", e.By, "why", e.Why)
+	o.apply()
+	o.config.lose(lost)
+	o.tell([]overrides.Entry{e})
+	o.events.add(now, "override of "+e.Rule+" for a user: "+e.What())
+	o.config.Log.Info("override set", "rule", e.Rule, "is", e.What(), "until", e.Until, "by", e.By, "why", e.Why)
 	return nil
 }
 
@@ -297,7 +305,7 @@ var errNoOverride = fmt.Errorf("%w: there is no such override in force: list the
 	limiter.ErrInvalid)
 
 // remove ends an override.
-func (c *Console) remove(w *Wanted, by *transport.AdminCaller) error {
+func (o *Overriding) remove(w *Wanted, by *transport.AdminCaller) error {
 	if err := mayOverride(by, w.Rule, w.Tenant); err != nil {
 		return err
 	}
@@ -305,14 +313,14 @@ func (c *Console) remove(w *Wanted, by *transport.AdminCaller) error {
 	if err != nil {
 		return err
 	}
-	e.By, e.Member = by.Name(), c.config.Name
-	e, ok := c.config.Overrides.Remove(e, c.config.Now())
+	e.By, e.Member = by.Name(), o.config.Name
+	e, ok := o.config.Overrides.Remove(e, o.config.Now())
 	if !ok {
 		return errNoOverride
 	}
-	c.apply()
-	c.tell([]overrides.Entry{e})
-	c.config.Log.Info("override removed", "rule", e.Rule, "was", e.What(), "by", e.By)
+	o.apply()
+	o.tell([]overrides.Entry{e})
+	o.config.Log.Info("override removed", "rule", e.Rule, "was", e.What(), "by", e.By)
 	return nil
 }
 
@@ -329,28 +337,28 @@ func (w *Wanted) what() string {
 }
 
 // serveOverrides serves /v1/overrides.
-func (c *Console) serveOverrides(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
-	answer(w, &by, c.activeOverrides(by.Tenant()), only(r))
+func (o *Overriding) serveOverrides(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
+	answer(w, &by, o.active(by.Tenant()), only(r))
 }
 
 // serveSet serves /v1/overrides/set.
-func (c *Console) serveSet(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
+func (o *Overriding) serveSet(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
 	want, err := readWanted(w, r)
 	if err == nil {
 		by.Subject(subjectOf(want), want.what())
-		err = c.set(want, &by)
+		err = o.set(want, &by)
 	}
-	answer(w, &by, c.activeOverrides(by.Tenant()), err)
+	answer(w, &by, o.active(by.Tenant()), err)
 }
 
 // serveRemove serves /v1/overrides/remove.
-func (c *Console) serveRemove(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
+func (o *Overriding) serveRemove(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
 	want, err := readWanted(w, r)
 	if err == nil {
 		by.Subject(subjectOf(want), "removed")
-		err = c.remove(want, &by)
+		err = o.remove(want, &by)
 	}
-	answer(w, &by, c.activeOverrides(by.Tenant()), err)
+	answer(w, &by, o.active(by.Tenant()), err)
 }
 
 // maxBody bounds a request that changes something.

@@ -7,30 +7,27 @@ import (
 	"github.com/weirlimit/weir/transport"
 )
 
-// Calls are the methods of gRPC about overrides: they do what the paths of HTTP do.
-type Calls struct{ *Console }
-
 // SetOverride implements [transport.Overrides].
-func (c Calls) SetOverride(m *weirv1.SetOverrideRequest, by *transport.AdminCaller) error {
+func (o *Overriding) SetOverride(m *weirv1.SetOverrideRequest, by *transport.AdminCaller) error {
 	w := &Wanted{Rule: m.GetRule(), Tenant: m.GetTenant(), User: m.GetUser(), IP: m.GetIp(), Deny: m.GetDeny(),
 		Unlimited: m.GetUnlimited(), Limit: m.GetLimit(), Why: m.GetWhy()}
 	if us := m.GetForUs(); us > 0 {
 		w.For = (time.Duration(us) * time.Microsecond).String()
 	}
 	by.Subject(subjectOf(w), w.what())
-	return c.set(w, by)
+	return o.set(w, by)
 }
 
 // RemoveOverride implements [transport.Overrides].
-func (c Calls) RemoveOverride(m *weirv1.RemoveOverrideRequest, by *transport.AdminCaller) error {
+func (o *Overriding) RemoveOverride(m *weirv1.RemoveOverrideRequest, by *transport.AdminCaller) error {
 	w := &Wanted{Rule: m.GetRule(), Tenant: m.GetTenant(), User: m.GetUser(), IP: m.GetIp()}
 	by.Subject(subjectOf(w), "removed")
-	return c.remove(w, by)
+	return o.remove(w, by)
 }
 
 // ActiveOverrides implements [transport.Overrides].
-func (c Calls) ActiveOverrides(by *transport.AdminCaller) *weirv1.OverridesResponse {
-	active := c.activeOverrides(by.Tenant())
+func (o *Overriding) ActiveOverrides(by *transport.AdminCaller) *weirv1.OverridesResponse {
+	active := o.active(by.Tenant())
 	out := &weirv1.OverridesResponse{Only: active.Only}
 	for i := range active.Overrides {
 		e := &active.Overrides[i]

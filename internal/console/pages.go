@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weirlimit/weir/internal/frontend"
@@ -177,31 +178,41 @@ func security(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-func (c *Console) pageRoutes(to map[string]transport.AdminRoute) {
+// site is the console's pages, for people who look with a browser. It is safe for concurrent use.
+type site struct {
+	console   *Console
+	comparing sync.Mutex // held while a file is compared
+	sessions  *sessions
+	feeds     feeds
+	templates *template.Template
+	version   string // of the style sheet and the script
+}
+
+func (s *site) routes(to map[string]transport.AdminRoute) {
 	for _, p := range pages() {
-		to[p.path] = transport.AdminRoute{Page: true, Action: "console", Serve: c.servePage(p, false)}
-		to["/"+p.name+".json"] = transport.AdminRoute{Page: true, Action: "console", Serve: c.servePage(p, true)}
+		to[p.path] = transport.AdminRoute{Page: true, Action: "console", Serve: s.servePage(p, false)}
+		to["/"+p.name+".json"] = transport.AdminRoute{Page: true, Action: "console", Serve: s.servePage(p, true)}
 	}
-	to["/stream"] = transport.AdminRoute{Page: true, Action: "console", Serve: c.serveStream}
-	to["/console.css"] = transport.AdminRoute{Page: true, Action: "console", Serve: c.serveFile("console.css",
+	to["/stream"] = transport.AdminRoute{Page: true, Action: "console", Serve: s.serveStream}
+	to["/console.css"] = transport.AdminRoute{Page: true, Action: "console", Serve: s.serveFile("console.css",
 		"text/css; charset=utf-8")}
 	to["/favicon.svg"] = transport.AdminRoute{Page: true, Action: "console",
-		Serve: c.serveFile("favicon.svg", "image/svg+xml")}
-	to["/console.js"] = transport.AdminRoute{Page: true, Action: "console", Serve: c.serveFile("console.js",
+		Serve: s.serveFile("favicon.svg", "image/svg+xml")}
+	to["/console.js"] = transport.AdminRoute{Page: true, Action: "console", Serve: s.serveFile("console.js",
 		"text/javascript; charset=utf-8")}
-	to[signInPath] = transport.AdminRoute{Page: true, Post: true, Action: "sign in", Serve: c.serveSignIn}
-	to["/sign-out"] = transport.AdminRoute{Page: true, Post: true, Action: "sign out", Serve: c.serveSignOut}
+	to[signInPath] = transport.AdminRoute{Page: true, Post: true, Action: "sign in", Serve: s.serveSignIn}
+	to["/sign-out"] = transport.AdminRoute{Page: true, Post: true, Action: "sign out", Serve: s.serveSignOut}
 	for path, serve := range map[string]func(http.ResponseWriter, *http.Request, *transport.AdminCaller){
-		"/act/reset": c.actReset, "/act/override": c.actOverride, "/act/remove": c.actRemove,
+		"/act/reset": s.actReset, "/act/override": s.actOverride, "/act/remove": s.actRemove,
 	} {
 		to[path] = transport.AdminRoute{Page: true, Post: true, Changes: true, Action: strings.TrimPrefix(path, "/act/"),
-			Serve: c.act(serve)}
+			Serve: s.act(serve)}
 	}
-	to["/rules/compare"] = transport.AdminRoute{Page: true, Post: true, Action: "compare", Serve: c.serveCompare}
+	to["/rules/compare"] = transport.AdminRoute{Page: true, Post: true, Action: "compare", Serve: s.serveCompare}
 }
 
 // serveFile serves the style sheet and the script, which are no secret.
-func (c *Console) serveFile(name, kind string) func(http.ResponseWriter, *http.Request, transport.AdminCaller) {
+func (s *site) serveFile(name, kind string) func(http.ResponseWriter, *http.Request, transport.AdminCaller) {
 	data, _ := web.ReadFile("web/" + name)
 	return func(w http.ResponseWriter, r *http.Request, _ transport.AdminCaller) {
 		security(w.Header())
@@ -211,71 +222,71 @@ func (c *Console) serveFile(name, kind string) func(http.ResponseWriter, *http.R
 	}
 }
 
-func (c *Console) fill(ctx context.Context, p pageOf, q url.Values, by *transport.AdminCaller) (*look, error) {
-	l := &look{At: c.config.Now().UTC(), Frame: c.frame(by.Tenant())}
+func (s *site) fill(ctx context.Context, p pageOf, q url.Values, by *transport.AdminCaller) (*look, error) {
+	l := &look{At: s.console.config.Now().UTC(), Frame: s.console.frame(by.Tenant())}
 	var err error
 	switch p.name {
 	case "now":
-		l.Now, err = c.lookNow(ctx, q)
+		l.Now, err = s.console.lookNow(ctx, q)
 	case "refused":
-		l.Refused, err = c.lookRefused(ctx, q, by.Tenant())
+		l.Refused, err = s.console.lookRefused(ctx, q, by.Tenant())
 	case "why":
-		l.Why, err = c.lookWhy(ctx, q, by)
+		l.Why, err = s.console.lookWhy(ctx, q, by)
 	case "rules":
-		l.Rules, err = c.lookRules(ctx)
+		l.Rules, err = s.console.lookRules(ctx)
 	case "members":
-		l.Members, err = c.lookMembers(ctx)
+		l.Members, err = s.console.lookMembers(ctx)
 	}
 	return l, err
 }
 
 // servePage serves a page, or the same as JSON.
-func (c *Console) servePage(p pageOf, asJSON bool) func(http.ResponseWriter, *http.Request, transport.AdminCaller) {
+func (s *site) servePage(p pageOf, asJSON bool) func(http.ResponseWriter, *http.Request, transport.AdminCaller) {
 	return func(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
 		if asJSON {
-			c.serveJSON(w, r, &by, p)
+			s.serveJSON(w, r, &by, p)
 			return
 		}
 		if by.Err != nil {
-			c.page(w, r, &by, "sign-in", statusOf(by.Err), by.Err.Error())
+			s.page(w, r, &by, "sign-in", statusOf(by.Err), by.Err.Error())
 			return
 		}
-		if err := c.mayLook(&by, p); err != nil {
+		if err := p.mayLook(&by); err != nil {
 			if p.path == "/" { // the first page that a tenant's administrator has
 				seeOther(w, "/refused")
 				return
 			}
-			c.page(w, r, &by, "sign-in", http.StatusForbidden, err.Error())
+			s.page(w, r, &by, "sign-in", http.StatusForbidden, err.Error())
 			return
 		}
 		q, err := p.asked(r)
 		var l *look
 		if err == nil {
-			l, err = c.fill(r.Context(), p, q, &by)
+			l, err = s.fill(r.Context(), p, q, &by)
 		}
-		s := c.shownOf(r, &by, p, l)
-		s.Query = q.Encode()
+		x := s.shownOf(r, &by, p, l)
+		x.Query = q.Encode()
 		if err != nil {
-			s.Problem, s.look = err.Error(), &look{At: c.config.Now().UTC(), Frame: c.frame(by.Tenant())}
-			c.write(w, http.StatusBadRequest, "problem", s)
+			x.Problem, x.look = err.Error(), &look{At: s.console.config.Now().UTC(), Frame: s.console.frame(by.Tenant())}
+			s.write(w, http.StatusBadRequest, "problem", x)
 			return
 		}
-		c.write(w, http.StatusOK, p.name, s)
+		s.write(w, http.StatusOK, p.name, x)
 	}
 }
 
 // mayLook returns why a caller may not see a page, nil if it may: what is of all tenants is for administrators of all.
-func (c *Console) mayLook(by *transport.AdminCaller, p pageOf) error {
+func (p *pageOf) mayLook(by *transport.AdminCaller) error {
 	if p.all {
 		return by.MayAll()
 	}
 	return nil
 }
 
-func (c *Console) serveJSON(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller, p pageOf) {
+func (s *site) serveJSON(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller, p pageOf) {
 	err := by.Err
 	if err == nil {
-		err = c.mayLook(by, p)
+		err = p.mayLook(by)
 	}
 	var q url.Values
 	if err == nil {
@@ -283,7 +294,7 @@ func (c *Console) serveJSON(w http.ResponseWriter, r *http.Request, by *transpor
 	}
 	var l *look
 	if err == nil {
-		l, err = c.fill(r.Context(), p, q, by)
+		l, err = s.fill(r.Context(), p, q, by)
 	}
 	if err != nil {
 		by.Fail(err)
@@ -293,20 +304,20 @@ func (c *Console) serveJSON(w http.ResponseWriter, r *http.Request, by *transpor
 	writeJSON(w, l)
 }
 
-func (c *Console) shownOf(r *http.Request, by *transport.AdminCaller, p pageOf, l *look) *shown {
-	s := &shown{look: l, Command: p.command, Mark: c.mark(r, by), Name: by.Name(), Session: cookie(r) != "",
-		TLS: r.TLS != nil, Version: c.version, Flash: c.flash(r, by)}
+func (s *site) shownOf(r *http.Request, by *transport.AdminCaller, p pageOf, l *look) *shown {
+	out := &shown{look: l, Command: p.command, Mark: s.mark(r, by), Name: by.Name(), Session: cookie(r) != "",
+		TLS: r.TLS != nil, Version: s.version, Flash: s.flash(r, by)}
 	for _, x := range pages() {
-		if c.mayLook(by, x) == nil {
-			s.Pages = append(s.Pages, pageView{x.name, x.path, x.title, x.word, x.name == p.name})
+		if x.mayLook(by) == nil {
+			out.Pages = append(out.Pages, pageView{x.name, x.path, x.title, x.word, x.name == p.name})
 		}
 	}
-	s.Page = pageView{p.name, p.path, p.title, p.word, true}
+	out.Page = pageView{p.name, p.path, p.title, p.word, true}
 	if l != nil && l.Why != nil && l.Why.Answer != nil {
-		s.MayReset, s.MayOverride = whyNot(by.May(transport.ActionReset, l.Why.Answer.Rule)),
+		out.MayReset, out.MayOverride = whyNot(by.May(transport.ActionReset, l.Why.Answer.Rule)),
 			whyNot(by.May(transport.ActionOverride, l.Why.Answer.Rule))
 	}
-	return s
+	return out
 }
 
 func whyNot(err error) string {
@@ -317,15 +328,15 @@ func whyNot(err error) string {
 }
 
 // said returns the mark of an address that says what was done: no link of someone else says so.
-func (c *Console) said(r *http.Request, by *transport.AdminCaller, done, n string) string {
-	return c.signed("done", cookie(r), by.Name(), done, n)
+func (s *site) said(r *http.Request, by *transport.AdminCaller, done, n string) string {
+	return s.sessions.signed("done", cookie(r), by.Name(), done, n)
 }
 
 // flash says what was done, by a word and a number in the address.
-func (c *Console) flash(r *http.Request, by *transport.AdminCaller) string {
+func (s *site) flash(r *http.Request, by *transport.AdminCaller) string {
 	get := r.URL.Query().Get
 	done, n := get("done"), get("n")
-	if !hmac.Equal([]byte(get("said")), []byte(c.said(r, by, done, n))) {
+	if !hmac.Equal([]byte(get("said")), []byte(s.said(r, by, done, n))) {
 		return ""
 	}
 	switch done {
@@ -335,7 +346,7 @@ func (c *Console) flash(r *http.Request, by *transport.AdminCaller) string {
 		}
 		return "Reset: " + n + " counters deleted."
 	case "set":
-		if c.config.Tell == nil {
+		if s.console.config.Tell == nil {
 			return "The override is " + onlyHere + "."
 		}
 		return "The override is in force on all members in reach."
@@ -346,17 +357,18 @@ func (c *Console) flash(r *http.Request, by *transport.AdminCaller) string {
 }
 
 // page shows the page for signing in, or one that says what is wrong.
-func (c *Console) page(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller, name string, status int,
+func (s *site) page(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller, name string, status int,
 	problem string) {
-	s := c.shownOf(r, by, pageNamed(name), &look{At: c.config.Now().UTC(), Frame: frame{Cluster: c.config.Cluster}})
-	s.Problem = problem
-	c.write(w, status, name, s)
+	c := &s.console.config
+	x := s.shownOf(r, by, pageNamed(name), &look{At: c.Now().UTC(), Frame: frame{Cluster: c.Cluster}})
+	x.Problem = problem
+	s.write(w, status, name, x)
 }
 
-func (c *Console) write(w http.ResponseWriter, status int, name string, s *shown) {
+func (s *site) write(w http.ResponseWriter, status int, name string, x *shown) {
 	var b bytes.Buffer
-	if err := c.templates.ExecuteTemplate(&b, name, s); err != nil {
-		c.config.Log.Error("a page cannot be made", "page", name, "error", err)
+	if err := s.templates.ExecuteTemplate(&b, name, x); err != nil {
+		s.console.config.Log.Error("a page cannot be made", "page", name, "error", err)
 		http.Error(w, "the page cannot be made: the log says why", http.StatusInternalServerError)
 		return
 	}

@@ -21,8 +21,8 @@ import (
 // and a list that takes memory is not read.
 func TestMembersVouchForOverrides(t *testing.T) {
 	d := open(t, nil, false)
-	d.Told("n7", fmt.Appendf(nil, `{"kind":"overrides","entries":[{"rule":"api","user":"ada","deny":true,"why":"x",`+
-		`"by":"root","member":"n1","told_by":"n1","set":%q,"until":%q,"number":%d}]}`,
+	d.Overriding.Told("n7", fmt.Appendf(nil, `{"kind":"overrides","entries":[{"rule":"api","user":"ada","deny":true,`+
+		`"why":"x","by":"root","member":"n1","told_by":"n1","set":%q,"until":%q,"number":%d}]}`,
 		time.Now().UTC().Format(time.RFC3339), time.Now().UTC().Add(time.Hour).Format(time.RFC3339), time.Now().UnixMicro()))
 	if len(d.heard) != 1 || d.heard[0].ToldBy != "n7" {
 		t.Fatalf("heard: %+v", d.heard)
@@ -35,7 +35,7 @@ func TestMembersVouchForOverrides(t *testing.T) {
 	if !strings.Contains(page.body, "by root, as n7 says") {
 		t.Error("the page does not say who vouches")
 	}
-	d.Told("n7", []byte(`{"kind":"overrides","entries":[`+strings.Repeat("{},", 3000)+`{}]}`))
+	d.Overriding.Told("n7", []byte(`{"kind":"overrides","entries":[`+strings.Repeat("{},", 3000)+`{}]}`))
 	if len(d.heard) != 1 {
 		t.Errorf("heard: %+v", d.heard)
 	}
@@ -52,8 +52,9 @@ func TestExpelledMembersOverrideNothing(t *testing.T) {
 	}
 	now := time.Now().UTC().Add(time.Second)
 	for i, is := range []string{`"user":"eve","removed":true`, `"user":"mallory"`} {
-		d.Told("n7", fmt.Appendf(nil, `{"kind":"overrides","entries":[{"rule":"api",%s,"why":"x","set":%q,"until":%q,`+
-			`"number":%d}]}`, is, now.Format(time.RFC3339), now.Add(time.Hour).Format(time.RFC3339), now.UnixMicro()+int64(i)))
+		d.Overriding.Told("n7", fmt.Appendf(nil, `{"kind":"overrides","entries":[{"rule":"api",%s,"why":"x","set":%q,`+
+			`"until":%q,"number":%d}]}`, is, now.Format(time.RFC3339), now.Add(time.Hour).Format(time.RFC3339),
+			now.UnixMicro()+int64(i)))
 	}
 	allowed := func(user string) bool {
 		out, err := d.node.Check(t.Context(), weir.Request{Path: "/api/x", User: user})
@@ -298,9 +299,9 @@ func TestDigestsAreAnsweredSeldom(t *testing.T) {
 	}
 	d.told = nil
 	for range 100 {
-		d.Told("n7", []byte(`{"kind":"overrides","digest":7}`))
+		d.Overriding.Told("n7", []byte(`{"kind":"overrides","digest":7}`))
 	}
-	d.Told("n8", []byte(`{"kind":"overrides","digest":7}`))
+	d.Overriding.Told("n8", []byte(`{"kind":"overrides","digest":7}`))
 	if len(d.told) != 2 {
 		t.Errorf("all overrides are told %d times, want once to each of two", len(d.told))
 	}

@@ -109,7 +109,7 @@ func (c *Console) Token(r *http.Request) string {
 		}
 		return strings.TrimSpace(r.PostForm.Get("token"))
 	}
-	return c.sessions.token(cookie(r), c.config.Now())
+	return c.site.sessions.token(cookie(r), c.config.Now())
 }
 
 // form reads the form of a request, of a bounded size.
@@ -119,13 +119,13 @@ func form(r *http.Request) bool {
 }
 
 // mark returns what a form must have that a caller sends: pages of other sites do not know it.
-func (c *Console) mark(r *http.Request, by *transport.AdminCaller) string {
-	return c.signed("form", cookie(r), by.Name())
+func (s *site) mark(r *http.Request, by *transport.AdminCaller) string {
+	return s.sessions.signed("form", cookie(r), by.Name())
 }
 
 // signed returns a mark of texts that this node alone can make.
-func (c *Console) signed(texts ...string) string {
-	m := hmac.New(sha256.New, c.sessions.key[:])
+func (s *sessions) signed(texts ...string) string {
+	m := hmac.New(sha256.New, s.key[:])
 	for _, t := range texts {
 		_, _ = fmt.Fprintf(m, "%d:%s", len(t), t)
 	}
@@ -141,23 +141,23 @@ const plainText = "a token is taken over TLS only: serve the administration with
 	"the node's own machine"
 
 // marked returns why the form of a request is not taken, nil if it is.
-func (c *Console) marked(r *http.Request, by *transport.AdminCaller) error {
+func (s *site) marked(r *http.Request, by *transport.AdminCaller) error {
 	if by.Err != nil {
 		return by.Err
 	}
 	if !form(r) {
 		return invalid("the form cannot be read, or has more than %d bytes", maxBody)
 	}
-	if !hmac.Equal([]byte(r.PostForm.Get("mark")), []byte(c.mark(r, by))) {
+	if !hmac.Equal([]byte(r.PostForm.Get("mark")), []byte(s.mark(r, by))) {
 		return errMark
 	}
 	return nil
 }
 
 // serveSignIn begins the session of one who shows a token.
-func (c *Console) serveSignIn(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
+func (s *site) serveSignIn(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
 	if r.TLS == nil {
-		c.page(w, r, &by, "sign-in", http.StatusForbidden, plainText)
+		s.page(w, r, &by, "sign-in", http.StatusForbidden, plainText)
 		return
 	}
 	token := strings.TrimSpace(r.PostForm.Get("token"))
@@ -166,22 +166,22 @@ func (c *Console) serveSignIn(w http.ResponseWriter, r *http.Request, by transpo
 		if by.Err != nil {
 			why = by.Err.Error()
 		}
-		c.page(w, r, &by, "sign-in", http.StatusForbidden, why)
+		s.page(w, r, &by, "sign-in", http.StatusForbidden, why)
 		return
 	}
-	id := c.sessions.add(by.Name(), token, c.config.Now())
+	id := s.sessions.add(by.Name(), token, s.console.config.Now())
 	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: id, Path: "/", Secure: true, HttpOnly: true,
 		SameSite: http.SameSiteStrictMode, MaxAge: int(sessionLife.Seconds())})
 	by.Subject(by.Name(), "signed in to the console")
 	seeOther(w, "/")
 }
 
-func (c *Console) serveSignOut(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
-	if err := c.marked(r, &by); err != nil {
-		c.page(w, r, &by, "sign-in", http.StatusForbidden, err.Error())
+func (s *site) serveSignOut(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
+	if err := s.marked(r, &by); err != nil {
+		s.page(w, r, &by, "sign-in", http.StatusForbidden, err.Error())
 		return
 	}
-	c.sessions.end(cookie(r))
+	s.sessions.end(cookie(r))
 	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: "/", Secure: true, HttpOnly: true,
 		SameSite: http.SameSiteStrictMode, MaxAge: -1})
 	seeOther(w, "/")

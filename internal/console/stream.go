@@ -61,8 +61,7 @@ func (f *feeds) owned(who string) (n int) {
 }
 
 // watch begins to watch a page, for an identity.
-func (c *Console) watch(who, key string, build builder) (*feed, func(), error) {
-	f := &c.feeds
+func (f *feeds) watch(who, key string, build builder) (*feed, func(), error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	x := f.of[key]
@@ -156,14 +155,14 @@ func (x *feed) state() (map[string]string, <-chan struct{}) {
 }
 
 // serveStream sends the changing parts of a page, as server-sent events, to one who watches it.
-func (c *Console) serveStream(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
+func (s *site) serveStream(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
 	p := pageNamed(r.URL.Query().Get("page"))
 	err := by.Err
 	if err == nil && p.sections == nil {
 		err = invalid("there is no such page")
 	}
 	if err == nil {
-		err = c.mayLook(&by, p)
+		err = p.mayLook(&by)
 	}
 	var q url.Values
 	if err == nil {
@@ -177,8 +176,8 @@ func (c *Console) serveStream(w http.ResponseWriter, r *http.Request, by transpo
 		if p.name == "why" { // what one may ask another may not
 			key += "\x00" + who
 		}
-		f, end, err = c.watch(who, key, func(ctx context.Context) (map[string]string, error) {
-			return c.sections(ctx, p, q, &by)
+		f, end, err = s.feeds.watch(who, key, func(ctx context.Context) (map[string]string, error) {
+			return s.sections(ctx, p, q, &by)
 		})
 	}
 	if err != nil {
@@ -193,11 +192,11 @@ func (c *Console) serveStream(w http.ResponseWriter, r *http.Request, by transpo
 	security(w.Header())
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
-	c.send(w, r, f, &by)
+	s.send(w, r, f, &by)
 }
 
 // send sends what changes until the watcher goes, may not see it any more, or its time is over.
-func (c *Console) send(w http.ResponseWriter, r *http.Request, f *feed, by *transport.AdminCaller) {
+func (s *site) send(w http.ResponseWriter, r *http.Request, f *feed, by *transport.AdminCaller) {
 	to := http.NewResponseController(w)
 	over := time.NewTimer(streamLife)
 	defer over.Stop()
@@ -215,7 +214,7 @@ func (c *Console) send(w http.ResponseWriter, r *http.Request, f *feed, by *tran
 		if b.Len() == 0 {
 			b.WriteString(": nothing changed\n\n")
 		}
-		fmt.Fprintf(&b, "event: at\ndata: %d\n\n", c.config.Now().UnixMilli())
+		fmt.Fprintf(&b, "event: at\ndata: %d\n\n", s.console.config.Now().UnixMilli())
 		if err := to.SetWriteDeadline(time.Now().Add(sendWithin)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return
 		}
@@ -236,17 +235,17 @@ func (c *Console) send(w http.ResponseWriter, r *http.Request, f *feed, by *tran
 }
 
 // sections makes the parts of a page that change.
-func (c *Console) sections(ctx context.Context, p pageOf, q url.Values, by *transport.AdminCaller) (map[string]string,
+func (s *site) sections(ctx context.Context, p pageOf, q url.Values, by *transport.AdminCaller) (map[string]string,
 	error) {
-	l, err := c.fill(ctx, p, q, by)
+	l, err := s.fill(ctx, p, q, by)
 	if err != nil {
 		return nil, err
 	}
-	s := &shown{look: l, Page: pageView{Name: p.name, Path: p.path}}
+	x := &shown{look: l, Page: pageView{Name: p.name, Path: p.path}}
 	out := map[string]string{}
 	for _, id := range append([]string{"facts", "trouble"}, p.sections...) {
 		var b bytes.Buffer
-		if err := c.templates.ExecuteTemplate(&b, id, s); err != nil {
+		if err := s.templates.ExecuteTemplate(&b, id, x); err != nil {
 			return nil, err
 		}
 		out[id] = b.String()

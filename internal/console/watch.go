@@ -28,14 +28,14 @@ func (c *Console) Run(ctx context.Context) {
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
 	last := c.config.Totals()
-	c.apply()
+	c.Overriding.apply()
 	for i := 1; ; i++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		c.endOverrides(c.outlook.members())
+		c.Overriding.end(c.outlook.members())
 		if i%sampled != 0 {
 			continue
 		}
@@ -47,7 +47,7 @@ func (c *Console) Run(ctx context.Context) {
 		c.events.look(members, c.config.Now())
 		c.sends.look(members, time.Now())
 		if i/sampled%digestEvery == 0 {
-			c.tellDigest()
+			c.Overriding.tellDigest()
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"net/http/pprof"
 	"slices"
 
-	"github.com/weirlimit/weir/internal/console"
 	"github.com/weirlimit/weir/transport"
 )
 
@@ -60,7 +59,7 @@ func (s *Server) site() transport.AdminOptions {
 	c := &s.config
 	o := transport.AdminOptions{Profiles: profiles(), Hosts: c.hosts(c.AdminHosts, c.AdminAddr), TLS: s.secured.forAdmin(),
 		Routes: s.watching.console.Routes(), Token: s.watching.console.Token,
-		Overrides: console.Calls{Console: s.watching.console}}
+		Overrides: s.watching.console.Overriding}
 	if c.RulesFile != "" {
 		o.Reload = s.reloadNow
 	}

@@ -77,7 +77,8 @@ func (s *Server) openConsole() (err error) {
 	}
 	w.console, w.book = console.New(o), o.Overrides
 	if w.notes != nil {
-		w.notes.Answer, w.notes.Told, w.notes.Met = w.console.Answer, w.console.Told, w.console.Met
+		w.notes.Answer, w.notes.Told, w.notes.Met = w.console.Answer, w.console.Overriding.Told,
+			w.console.Overriding.Met
 	}
 	return nil
 }
@@ -90,7 +91,7 @@ func (w *watching) opened(n *weir.Node, log *slog.Logger) {
 	}
 	const name = "overrides"
 	if text := w.kept.Restored(name); text != nil {
-		if err := w.console.Restore(text); err != nil {
+		if err := w.console.Overriding.Restore(text); err != nil {
 			log.Error("overrides are not restored: set them again, or wait until another member tells them", "error", err)
 		}
 	}

@@ -28,6 +28,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/cluster"
+	"github.com/weirlimit/weir/internal/console"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 	"github.com/weirlimit/weir/rules"
@@ -337,7 +338,9 @@ func TestAdminHosts(t *testing.T) {
 	if got := c.hosts(c.HTTPHosts, c.HTTPAddr); !slices.Equal(got, []string{"web.example", "web-1", "node-1"}) {
 		t.Errorf("browsers ask by %v", got)
 	}
-	h := transport.NewAdmin((&Server{config: c}).site()).Handler()
+	s := &Server{config: c}
+	s.watching.console = console.New(console.Config{})
+	h := transport.NewAdmin(s.site()).Handler()
 	for host, want := range map[string]int{"ops-1": 200, "ops.example:80": 200, "node-1:8082": 200, "localhost": 200,
 		"ops-2": 403, "node-2:8082": 403} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+"/openapi.yaml", nil)
