@@ -129,7 +129,7 @@ func (n *Node) Event(e cluster.Event, partition int) {
 	n.w.recordEvent(n, e, partition)
 	n.w.outcome.happened(e, partition)
 	if takes(e) {
-		n.w.tookOver(partition)
+		n.w.outcome.takes(n, partition)
 	}
 	if empty := e == cluster.EventEmptied && partition >= table.Partitions; empty || e == cluster.EventRecovered {
 		n.w.noteRecovery(n, partition, empty)
@@ -142,6 +142,7 @@ func (n *Node) Event(e cluster.Event, partition int) {
 		n.w.fence.undoes(n, partition)
 	case cluster.EventFenced:
 		n.w.fence.fences(n, partition)
+		n.w.outcome.fenced(n, partition)
 	case cluster.EventRaised:
 		n.w.outcome.raised(n.w, partition)
 	case cluster.EventEmptied:

@@ -18,6 +18,8 @@ type Outcome struct {
 	Events [cluster.Events]int
 	byPart map[int]map[cluster.Event]int
 	taken  map[int]limiter.Tick // when a partition last came to an owner that may lack D
+	took   map[int]*Node        // who that was, while it has not been fenced
+	back   map[int]int          // how often a partition went back from such an owner to the one of before
 	alone  map[*key]alone
 	lonely lonely
 
@@ -58,92 +60,6 @@ func (o *Outcome) happened(e cluster.Event, partition int) {
 		o.byPart[partition] = make(map[cluster.Event]int)
 	}
 	o.byPart[partition][e]++
-}
-
-// takes reports whether an event means that the new owner may lack counts of the last.
-func takes(e cluster.Event) bool {
-	return e == cluster.EventTakeover || e == cluster.EventRecovered || e == cluster.EventReopened ||
-		e == cluster.EventEmptied
-}
-
-// justTaken reports whether a partition has just come to an owner that may lack counts.
-func (w *World) justTaken(part int) bool {
-	at, was := w.outcome.taken[part]
-	return was && w.now-at < settledAfter
-}
-
-// settledAfter is how long an owner must have decided before a reset is judged: until then
-// its heir may lack it.
-const settledAfter = 500 * ms
-
-// tookOver notes that a partition came to an owner that may lack counts, resets too.
-func (w *World) tookOver(part int) {
-	if w.outcome.taken == nil {
-		w.outcome.taken = make(map[int]limiter.Tick)
-	}
-	w.outcome.taken[part] = w.now
-	w.disks.restored(w, part)
-	for _, k := range w.keys {
-		if k.part != part {
-			continue
-		}
-		if w.now-k.began < settledAfter {
-			k.stands = false
-		}
-		if a, ok := w.outcome.alone[k]; ok {
-			if a.at != 0 && w.now-a.at < underWay {
-				a.lost += k.admitted - a.from
-			}
-			w.outcome.alone[k] = alone{lost: a.lost}
-		}
-	}
-}
-
-// alone is what an owner answers in place of its silent heir.
-type alone struct {
-	from int          // what was admitted when that began
-	at   limiter.Tick // when it began; 0 if it is over
-	lost int          // what such owners admitted since, and lost by a takeover
-}
-
-// raised notes that the owner of an available partition answers by policy in place of its heir, which is silent. If it
-// stops before its heir answers, the heir lacks what it admitted since, and not D of it.
-func (o *Outcome) raised(w *World, part int) {
-	if o.alone == nil {
-		o.alone = make(map[*key]alone)
-	}
-	for _, k := range w.keys {
-		if a := o.alone[k]; k.part == part && (a.at == 0 || w.now-a.at >= underWay) {
-			o.alone[k] = alone{k.admitted, w.now, a.lost}
-		}
-	}
-}
-
-// takeovers is how often a partition came to an owner that may lack D of its counts.
-func (o *Outcome) takeovers(partition int) int {
-	e := o.byPart[partition]
-	return e[cluster.EventTakeover] + e[cluster.EventRecovered] + e[cluster.EventReopened]
-}
-
-// overtook is how often a partition was taken over from an owner that was not heard for long, in a run whose changes
-// are all graceful. Where clients ask so often that nodes borrow, a link carries hundreds of frames a second, and each
-// waits for the slow ones before it: so delays of up to 60 ms add up to more than an heir waits.
-func (k *key) overtook(w *World) int {
-	if !w.near.lending.on {
-		return 0
-	}
-	return w.outcome.takeovers(k.part) - k.before
-}
-
-// changes counts after how many changes of the owner of a partition a check may have been charged by
-// both: takeovers, and handoffs in runs with other faults. The reply of the first owner, or the
-// cancel to it, may be lost with a connection, and the charge is handed over.
-func (w *World) changes(part int) int {
-	n := w.outcome.takeovers(part)
-	if !w.exact && (w.stronger == nil || !w.stronger.exact) {
-		n += w.outcome.byPart[part][cluster.EventHandoff]
-	}
-	return n
 }
 
 // shared reports whether an available partition has several owners, as on each side of a split.
