@@ -133,8 +133,8 @@ func ofProtocol() []mutation {
 				"l.levelOf(n).minus(level{hi & 0, lo & 0}.minus(l.levelOf(rest)))"},
 		}},
 		{name: "fallback survives reconnection", edits: []edit{
-			{"internal/cluster/reach.go", "	c.introduce(t, i)\n",
-				"	c.introduce(t, i)\n	for _, p := range c.parts {\n		c.config.Fallback.Drop(int(p.id))\n	}\n"},
+			{"internal/cluster/reach.go", "	c.mesh.Up(i)\n",
+				"	c.mesh.Up(i)\n	for _, p := range c.parts {\n		c.config.Fallback.Drop(int(p.id))\n	}\n"},
 		}},
 		{name: "the ping after the wait began", pkg: "./internal/cluster", test: "^TestThePingIsSentAfterTheWaitBegan$",
 			edits: []edit{
@@ -250,6 +250,14 @@ func ofBounds() []mutation {
 			test: "^TestLeaveWaitsForTheLost$", edits: []edit{
 				{"internal/cluster/members/leave.go", "	case closed || whole && !alone || now >= by:",
 					"	case closed || whole || now >= by:"},
+			}},
+		{name: "who leaves tells whom gossip has not shown", pkg: "./internal/cluster",
+			test: "^TestWhoLeavesTellsAllInReach$", edits: []edit{
+				{"internal/cluster/members.go", "	t.Out.Spread(self, v.Has)\n", ""},
+			}},
+		{name: "who leaves tells who connects", pkg: "./internal/cluster",
+			test: "^TestWhoLeavesTellsAllInReach$", edits: []edit{
+				{"internal/cluster/members.go", "	if leaves {\n", "	if leaves && t == nil {\n"},
 			}},
 		{name: "a reset is newer than what a paused owner had", pkg: "./chaos/sim", test: "^TestAResetStands$", edits: []edit{
 			{"internal/cluster/replica/handoff.go", "		if !p.own.resetSince(k.Hi, b.Epoch.Counter) {", "		if true {"},

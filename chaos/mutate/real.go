@@ -142,6 +142,8 @@ func showingsOfNodes() map[string]showing {
 		"an owner that stopped in vain asks its heir":   {why: narrow},
 		"an heir that is believed again drops a copy":   {why: narrow},
 		"a leaving node waits for those it has lost":    {why: "no scenario stops a node that has lost all others"},
+		"who leaves tells whom gossip has not shown":    {why: narrow},
+		"who leaves tells who connects":                 {why: narrow},
 		"a reset is newer than what a paused owner had": {why: resets},
 		"a reset waits for the heir":                    {why: resets},
 		"a reset without counters waits for the heir":   {why: resets},

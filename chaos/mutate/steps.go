@@ -299,10 +299,6 @@ func ofMoves() []mutation {
 				{"internal/cluster/members/roll.go", "	isolated := self.State == peer.Leaving && !r.anyStays()\n",
 					"	isolated := false\n"},
 			}},
-		{name: "a member that enters the view is told who leaves", pkg: "./chaos/sim", test: "^TestLeavingToWhoIsUnseen$",
-			edits: []edit{
-				{"internal/cluster/core.go", "return was == peer.Leaving && old.Has(to) })", "return was == peer.Leaving })"},
-			}},
 		{name: "the link says who leaves", pkg: "./internal/cluster/members", test: "^TestTheLinkSaysWhoLeaves$",
 			edits: []edit{
 				{"internal/cluster/members/roll.go", "			if o.State < peer.Leaving && known.Leaves(o.Name, o.Instance, now) {\n",

@@ -129,7 +129,9 @@ func (c *Core) SetView(v *view.View) {
 	old := c.view.Swap(v)
 	if m != nil && m.State == peer.Leaving {
 		c.calls.Leases.End(&t.Turn)
-		c.leave(t, v, func(to peer.Instance) bool { return was == peer.Leaving && old.Has(to) })
+		if was != peer.Leaving {
+			c.leave(t, v)
+		}
 	}
 	c.absent.changed(old, v, t.Now)
 	c.decider.viewChanged(t, old, v)

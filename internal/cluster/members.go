@@ -35,11 +35,14 @@ func (m *memberNews) changed() {
 	}
 }
 
-// introduce tells a member all names that this node knows, its own included.
-func (m *memberNews) introduce(t *turn, to peer.Instance) {
+// introduce tells a member all names that this node knows, its own included, and whether it leaves.
+func (m *memberNews) introduce(t *turn, to peer.Instance, leaves bool) {
 	known := m.registry.All(t.Now)
 	if self := m.self.Name; !slices.ContainsFunc(known, func(k peer.Known) bool { return k.Name == self }) {
 		known = append(known, peer.Known{Name: self, Instance: m.self.Instance, Joining: m.self.State == peer.Joining})
+	}
+	if leaves {
+		known = append(known, peer.Known{Name: m.self.Name, Instance: m.self.Instance, Gone: true})
 	}
 	t.Out.Known(to, known)
 	if all := m.registry.Expulsions(); len(all) > 0 {
@@ -67,15 +70,14 @@ func (m *memberNews) hearExpelled(t *turn, from peer.Instance, all []peer.Expuls
 	m.changed()
 }
 
-// leave tells the members of the view that do not know it yet, directly, that this node is about
-// to leave. Gossip may tell them too late for them to find another relay.
-func (m *memberNews) leave(t *turn, v *view.View, knows func(peer.Instance) bool) {
+// leave tells the members of the view and all in direct reach that this node is about to leave. Who connects later
+// hears it then. Gossip may tell them too late for them to find another relay.
+func (m *memberNews) leave(t *turn, v *view.View) {
 	self := []peer.Known{{Name: m.self.Name, Instance: m.self.Instance, Gone: true}}
 	for i := range v.Members {
-		if to := v.Members[i].Instance; !knows(to) {
-			t.Out.Known(to, self)
-		}
+		t.Out.Known(v.Members[i].Instance, self)
 	}
+	t.Out.Spread(self, v.Has)
 }
 
 // Goodbye tells the members in direct reach, and those that connect until this node ends, that it has left. Otherwise
@@ -88,7 +90,7 @@ func (c *Core) Goodbye(countsOn bool) {
 	self := peer.Known{Name: v.Self().Name, Instance: c.self, Joining: countsOn, Gone: !countsOn, Left: !countsOn}
 	if !countsOn {
 		c.registry.Hear(c.self, []peer.Known{self}, 0, t.Now)
-		t.Out.Spread([]peer.Known{self}, 0)
+		t.Out.Spread([]peer.Known{self}, nil)
 		return
 	}
 	for i := range v.Members {
@@ -101,7 +103,7 @@ func (c *Core) Goodbye(countsOn bool) {
 func (c *Core) Departed(gone []peer.Known) {
 	t := c.begin()
 	defer t.end()
-	t.Out.Spread(gone, 0)
+	t.Out.Spread(gone, nil)
 }
 
 // hear records what a member says about members, and passes news on. via is the member that relayed
@@ -124,7 +126,7 @@ func (m *memberNews) hear(t *turn, from peer.Instance, known []peer.Known, via p
 		m.view.CompareAndSwap(v, v.Recounted(n, recent))
 	}
 	if m.onNews.Load() != nil {
-		t.Out.Spread(news, from)
+		t.Out.Spread(news, func(i peer.Instance) bool { return i == from })
 		m.changed()
 	}
 }

@@ -20,7 +20,7 @@ func (c *Core) Up(i peer.Instance) {
 	defer t.end()
 	defer t.Catch()
 	c.mesh.Up(i)
-	c.introduce(t, i)
+	c.introduce(t, i, peer.State(c.mine.Load()) == peer.Leaving)
 	c.partitions.each(t, func(r *replica.Replica, s *replica.Step) { r.Connected(s, i) })
 }
 
@@ -87,7 +87,7 @@ func (c *Core) Forget(name string) bool {
 	if ok {
 		t := c.begin()
 		defer t.end()
-		t.Out.Spread([]peer.Known{gone}, 0)
+		t.Out.Spread([]peer.Known{gone}, nil)
 	}
 	return ok
 }

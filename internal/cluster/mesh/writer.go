@@ -187,13 +187,13 @@ func (w *Writer) SendNote(to peer.Instance, n peer.Note) (sent bool) {
 	return sent
 }
 
-// Spread says what is new about members to all that are in direct reach, except one.
-func (w *Writer) Spread(news []peer.Known, except peer.Instance) {
+// Spread says what is new about members to all that are in direct reach, but for those that know it; nil: none does.
+func (w *Writer) Spread(news []peer.Known, knows func(peer.Instance) bool) {
 	if len(news) == 0 {
 		return
 	}
 	for _, l := range w.mesh.links.Load().list {
-		if l.up.Load() && l.to != except {
+		if l.up.Load() && (knows == nil || !knows(l.to)) {
 			w.Known(l.to, news)
 		}
 	}
