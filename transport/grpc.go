@@ -43,14 +43,14 @@ func (c *check) wire() mem.BufferSlice {
 	if !mem.IsBelowBufferPoolingThreshold(cap(out)) { // long keys of many limits
 		b = c.service.answers.BufferOf(&out, &c.hold)
 	}
-	c.service.keepCheck(c)
+	c.keep()
 	return mem.BufferSlice{b}
 }
 
-// keepCheck returns the memory of a call to the pool.
-func (s *service) keepCheck(c *check) {
+// keep returns the memory of the call to the pool.
+func (c *check) keep() {
 	c.hold.Clear()
-	s.checks.Put(c)
+	c.service.checks.Put(c)
 }
 
 // usualResponse is enough bytes for most responses.
@@ -60,25 +60,25 @@ const usualResponse = 192
 func (s *service) serveCheck(ctx context.Context, decode func(any) error) (any, error) {
 	c := s.checks.Get().(*check)
 	c.hold.Context = ctx
-	if err := s.decideCheck(ctx, c, decode); err != nil {
-		s.keepCheck(c)
+	if err := c.serve(ctx, decode); err != nil {
+		c.keep()
 		return nil, err
 	}
 	return c, nil
 }
 
-// decideCheck decodes and decides a request, and gives its room back.
-func (s *service) decideCheck(ctx context.Context, c *check, decode func(any) error) error {
+// serve decodes and decides the request, and gives its room back.
+func (c *check) serve(ctx context.Context, decode func(any) error) error {
 	defer c.hold.Release()
 	if err := decode(c); err != nil {
 		return err
 	}
-	begin := s.begin()
-	return s.end("Check", begin, s.check(ctx, c, begin))
+	begin := c.service.begin()
+	return c.service.end("Check", begin, c.decide(ctx, begin))
 }
 
-func (s *service) check(ctx context.Context, c *check, begin time.Time) error {
-	by, err := s.identifyAt(ctx, begin)
+func (c *check) decide(ctx context.Context, begin time.Time) error {
+	by, err := c.service.identifyAt(ctx, begin)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (s *service) check(ctx context.Context, c *check, begin time.Time) error {
 		return err
 	}
 	if c.full != nil {
-		if err := s.fillFull(&c.request, c.full); err != nil {
+		if err := c.service.fillFull(&c.request, c.full); err != nil {
 			return err
 		}
 	}
@@ -105,10 +105,11 @@ func (s *service) check(ctx context.Context, c *check, begin time.Time) error {
 // batchCall is one call of CheckBatch, with its request and response.
 type batchCall struct {
 	*turn
-	n      int
-	hold   listen.Hold
-	unread error // why it is not decoded, nil if it is
-	out    mem.Buffer
+	service *service
+	n       int
+	hold    listen.Hold
+	unread  error // why it is not decoded, nil if it is
+	out     mem.Buffer
 }
 
 // readWire implements wireReader.
@@ -124,12 +125,12 @@ func (c *batchCall) wire() mem.BufferSlice { return mem.BufferSlice{c.out} }
 
 // serveBatch is the gRPC method CheckBatch.
 func (s *service) serveBatch(ctx context.Context, decode func(any) error) (any, error) {
-	c := &batchCall{turn: s.turns.Get().(*turn), hold: listen.Hold{Room: &s.room, Context: ctx}}
+	c := &batchCall{turn: s.turns.Get().(*turn), service: s, hold: listen.Hold{Room: &s.room, Context: ctx}}
 	defer c.hold.Release()
 	err := decode(c)
 	if err == nil {
 		begin := s.begin()
-		err = s.end("CheckBatch", begin, s.checkBatch(ctx, c))
+		err = s.end("CheckBatch", begin, c.check(ctx))
 	}
 	s.turns.Put(c.turn) // not reached after a panic, which leaves the turn in an unknown state
 	c.turn = nil
@@ -139,7 +140,8 @@ func (s *service) serveBatch(ctx context.Context, decode func(any) error) (any, 
 	return c, nil
 }
 
-func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
+func (c *batchCall) check(ctx context.Context) error {
+	s := c.service
 	by, err := s.identify(ctx)
 	switch {
 	case err != nil:
@@ -153,7 +155,7 @@ func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 	if err != nil {
 		return err
 	}
-	n := s.fillFulls(c, &by)
+	n := c.fillFulls(&by)
 	c.failed, c.errs = c.failed[:0], c.errs[:0]
 	var peeks []bool
 	if len(c.peeks) > 0 {
@@ -163,13 +165,13 @@ func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 		}
 	}
 	err = c.decide(ctx, &by, n, peeks)
-	s.accountPart(ctx, c.refused, c.errs)
+	s.audited.part(ctx, c.refused, c.errs)
 	if err != nil {
 		return err
 	}
 	c.hold.Widen(c.widest(n))
 	out := s.answers.Empty()
-	*out = s.appendResults(*out, c)
+	*out = c.appendResults(*out)
 	c.out = s.answers.BufferOf(out, &c.hold)
 	return nil
 }
@@ -177,11 +179,11 @@ func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 // fillFulls fills in the requests that the protobuf library decoded. It removes invalid
 // ones and those that the caller may not send, and adds them to refused. It returns how
 // many requests remain.
-func (s *service) fillFulls(c *batchCall, by *frontend.Session) (n int) {
+func (c *batchCall) fillFulls(by *frontend.Session) (n int) {
 	c.refused = c.refused[:0]
 	for _, f := range c.fulls {
 		r := &c.requests[f.at]
-		if err := s.fillFull(r, f.Full); err != nil {
+		if err := c.service.fillFull(r, f.Full); err != nil {
 			c.refused = append(c.refused, refusal{f.at, err})
 		}
 	}
@@ -203,8 +205,8 @@ func (s *service) fillFulls(c *batchCall, by *frontend.Session) (n int) {
 	return n
 }
 
-// appendResults encodes the results of a batch as a CheckBatchResponse.
-func (s *service) appendResults(dst []byte, c *batchCall) []byte {
+// appendResults encodes the results as a CheckBatchResponse.
+func (c *batchCall) appendResults(dst []byte) []byte {
 	refused, failed, fulls := c.refused, c.failed, c.fulls
 	asked := 0
 	for i := range c.n {
@@ -222,7 +224,7 @@ func (s *service) appendResults(dst []byte, c *batchCall) []byte {
 			asked++
 		default:
 			r, d := &c.requests[asked], &c.decisions[asked]
-			dst = s.encoder.AppendResult(dst, r, d, s.receiptOf(full.Receipt(), r, d))
+			dst = c.service.encoder.AppendResult(dst, r, d, c.service.receiptOf(full.Receipt(), r, d))
 			asked++
 		}
 	}

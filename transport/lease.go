@@ -111,7 +111,7 @@ func (s lending) lend(ctx context.Context, by *frontend.Session, in *weirv1.Chec
 		return nil, err
 	}
 	if err == nil {
-		s.of.accountPart(ctx, nil, t.errs)
+		s.of.audited.part(ctx, nil, t.errs)
 		t.reply.Fill(t.decisions[:n], t.failed, t.errs)
 		t.reply.FillEvery(s.of.decider, t.requests[:n], t.decisions[:n])
 	}

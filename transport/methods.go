@@ -22,6 +22,7 @@ func newService(o Options) *service {
 		front: newFrontend(&o, "grpc"), decider: o.Decider, observer: o.Observer, guard: o.guard(), ring: o.Ring,
 		encoder: weirwire.Encoder{Names: o.Decider}, turns: sync.Pool{New: func() any { return new(turn) }},
 	}
+	s.audited.by = s.front
 	s.room.Most = cmp.Or(o.MaxDecodingBytes, defaultDecoding)
 	s.checks.New = func() any { return &check{service: s, hold: listen.Hold{Room: &s.room}} }
 	if n, ok := o.Decider.(KeyAppender); ok {
@@ -72,7 +73,7 @@ func (s *service) guarded(action Action, accounted bool, serve unary) grpc.Metho
 		defer s.guard.Recover(guard.GRPC, func(e error) { out, err = nil, overgrpc.Status(internalError{e}) })
 		out, err = serve(ctx, decode)
 		done, _ := out.(encodedReply)
-		s.account(ctx, action, accounted, done.why, err)
+		s.audited.call(ctx, action, accounted, done.why, err)
 		if code := status.Code(err); code == codes.Unavailable || code == codes.ResourceExhausted {
 			// gRPC has these codes for connections that break, too.
 			_ = grpc.SetTrailer(ctx, undecided()) // without it the client takes the call for one that may be decided

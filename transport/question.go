@@ -85,8 +85,8 @@ func timeOf(name string, ms int64, to *time.Duration) error {
 	return nil
 }
 
-func (s *service) checkFields() []field {
-	return append(append(s.resetFields(), idFields()...), holdField(), costField(),
+func (f *front) checkFields() []field {
+	return append(append(f.resetFields(), idFields()...), holdField(), costField(),
 		tenantField(), field{"peek", func(q *question, raw json.RawMessage) error {
 			return decode("peek", raw, &q.peek, "true or false")
 		}},
@@ -115,7 +115,7 @@ func costField() field {
 	}}
 }
 
-func (s *service) resetFields() []field {
+func (f *front) resetFields() []field {
 	text := func(name string, to func(q *question) *string) field {
 		return field{name, func(q *question, raw json.RawMessage) error {
 			return decode(name, raw, to(q), "a string")
@@ -136,7 +136,7 @@ func (s *service) resetFields() []field {
 			return decodeByName("attributes", raw, &q.request.Attributes, "an object of strings")
 		}},
 		{"limits", func(q *question, raw json.RawMessage) error {
-			return parseLimits(&q.request, raw, s.front.Allows(ActionLimits))
+			return parseLimits(&q.request, raw, f.service.front.Allows(ActionLimits))
 		}},
 	}
 }

@@ -23,7 +23,7 @@ func FuzzCheckJSON(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
-	s := newService(Options{Decider: noDecider{}, AllowRequestLimits: true})
+	s := front{service: newService(Options{Decider: noDecider{}, AllowRequestLimits: true})}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		_, _ = parseChecks(body)
 		var q *question

@@ -35,8 +35,8 @@ func (s *service) refund(ctx context.Context, m *weirv1.RefundRequest) (*weirv1.
 	return &weirv1.RefundResponse{}, refund(ctx, &by, r, m.GetReceipt())
 }
 
-func (s *service) refundFields() []field {
-	return append(s.resetFields(), costField(), idField(), field{"receipt", func(q *question, raw json.RawMessage) error {
+func (f *front) refundFields() []field {
+	return append(f.resetFields(), costField(), idField(), field{"receipt", func(q *question, raw json.RawMessage) error {
 		return decode("receipt", raw, &q.sealed, "a string, as in an answer")
 	}})
 }

@@ -45,7 +45,7 @@ func (d *reserving) Extend(_ context.Context, r limiter.Request) (limiter.Amende
 
 // What was used of an attribute is a number that is said once: a null would be 0, which gives all back.
 func TestActualOfAttributes(t *testing.T) {
-	s := newService(Options{Decider: new(reserving), AllowRefunds: true})
+	s := front{service: newService(Options{Decider: new(reserving), AllowRefunds: true})}
 	for actual, want := range map[string]string{
 		`{"tokens":null}`:         `actual of "tokens" is null`,
 		`{"tokens":8,"tokens":7}`: `field "tokens" is given twice`,
@@ -80,7 +80,7 @@ func FuzzReservationJSON(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, call byte, body []byte) {
 		d := new(reserving)
-		s := newService(Options{Decider: d, AllowRequestLimits: true, AllowRefunds: true})
+		s := front{service: newService(Options{Decider: d, AllowRequestLimits: true, AllowRefunds: true})}
 		fields, do := s.settleFields(), settle
 		switch call % 3 {
 		case 1:
@@ -95,7 +95,7 @@ func FuzzReservationJSON(f *testing.F) {
 			t.Fatalf("%d bytes were allocated for %d, more than %d", bytes, len(body), bound)
 		}
 		if err == nil {
-			by := s.front.Anyone(nil)
+			by := s.service.front.Anyone(nil)
 			_, err = do(t.Context(), &by, q)
 		}
 		if err != nil {

@@ -13,7 +13,7 @@ func (s *service) Ring(ctx context.Context, _ *weirv1.RingRequest) (*weirv1.Ring
 		_, err = by.May(ActionRing)
 	}
 	if err != nil {
-		s.account(ctx, ActionRing, false, "", err)
+		s.audited.call(ctx, ActionRing, false, "", err)
 		return nil, s.end("Ring", begin, err)
 	}
 	out, err := s.placement()

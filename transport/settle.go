@@ -20,10 +20,10 @@ type amended struct {
 	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
 }
 
-func (s *service) cancelFields() []field { return append(s.resetFields(), idFields()...) }
+func (f *front) cancelFields() []field { return append(f.resetFields(), idFields()...) }
 
-func (s *service) settleFields() []field {
-	return append(s.cancelFields(),
+func (f *front) settleFields() []field {
+	return append(f.cancelFields(),
 		field{"actual", func(q *question, raw json.RawMessage) error {
 			if hasMore(raw, MaxAttributes) {
 				return moreThan("settlement", "attributes", MaxAttributes)
@@ -62,7 +62,7 @@ func decodeNamed(raw json.RawMessage, to *map[string]int64) error {
 	return nil
 }
 
-func (s *service) extendFields() []field { return append(s.cancelFields(), holdField(), costField()) }
+func (f *front) extendFields() []field { return append(f.cancelFields(), holdField(), costField()) }
 
 func settle(ctx context.Context, by *frontend.Session, q *question) (limiter.Amended, error) {
 	var opts []limiter.SettleOption

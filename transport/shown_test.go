@@ -43,7 +43,8 @@ func TestCallersAreIdentifiedAtTheTimeOfTheCall(t *testing.T) {
 	access := new(accessAt)
 	s := newService(Options{Decider: noDecider{}, Access: access})
 	for _, begin := range []time.Time{time.Unix(1000, 0), {}} {
-		if err := s.check(t.Context(), new(check), begin); !errors.Is(err, ErrUnauthenticated) || !access.at.Equal(begin) {
+		err := (&check{service: s}).decide(t.Context(), begin)
+		if !errors.Is(err, ErrUnauthenticated) || !access.at.Equal(begin) {
 			t.Errorf("a check of %v is identified at %v: %v", begin, access.at, err)
 		}
 	}

@@ -32,7 +32,7 @@ func (s *service) CheckStream(stream grpc.BidiStreamingServer[weirv1.CheckColumn
 		}
 	}
 	if err != nil {
-		s.account(stream.Context(), ActionCheck, false, "", err)
+		s.audited.call(stream.Context(), ActionCheck, false, "", err)
 		stream.SetTrailer(undecided())
 		return s.end("CheckStream", s.begin(), err)
 	}
@@ -46,7 +46,7 @@ func (s *service) CheckStream(stream grpc.BidiStreamingServer[weirv1.CheckColumn
 		if err != nil {
 			return err
 		}
-		if err = s.answerColumns(stream, &in); err != nil {
+		if err = in.answer(stream); err != nil {
 			return err
 		}
 	}
@@ -79,24 +79,25 @@ func (m *columnsMessage) readBytes(data []byte) {
 	m.columns.Id = n.ID // the reply names it
 }
 
-// refuseColumns returns why a message is not read, and whether that ends the stream: it does if the caller
+// refuse returns why the message is not read, and whether that ends the stream: it does if the caller
 // is not identified, as for any message, or if a reply would name no message.
-func (s *service) refuseColumns(ctx context.Context, in *columnsMessage) (ends bool, why error) {
-	by, err := s.identify(ctx)
+func (m *columnsMessage) refuse(ctx context.Context) (ends bool, why error) {
+	by, err := m.service.identify(ctx)
 	if err != nil {
 		return true, err
 	}
-	return errors.Is(in.refused, errUndecodable), spendUnread(&by, &in.hold, in.refused)
+	return errors.Is(m.refused, errUndecodable), spendUnread(&by, &m.hold, m.refused)
 }
 
-// answerColumns decides one message and sends the reply.
-func (s *service) answerColumns(stream grpc.ServerStream, in *columnsMessage) error {
+// answer decides the message and sends the reply.
+func (m *columnsMessage) answer(stream grpc.ServerStream) error {
+	s := m.service
 	begin := s.begin()
 	var refused error
-	if in.refused != nil {
+	if m.refused != nil {
 		var ends bool
-		ends, refused = s.refuseColumns(stream.Context(), in)
-		s.account(stream.Context(), ActionCheck, false, "", refused)
+		ends, refused = m.refuse(stream.Context())
+		s.audited.call(stream.Context(), ActionCheck, false, "", refused)
 		if ends {
 			stream.SetTrailer(undecided())
 			return s.end("CheckStream", begin, refused)
@@ -105,34 +106,34 @@ func (s *service) answerColumns(stream grpc.ServerStream, in *columnsMessage) er
 	t := s.turns.Get().(*turn) // dropped after a panic, in an unknown state
 	if refused != nil {
 		t.reply.Refuse(refused)
-	} else if err := s.decideTraced(stream.Context(), t, &in.columns, &in.hold); err != nil {
+	} else if err := s.decideTraced(stream.Context(), t, &m.columns, &m.hold); err != nil {
 		s.turns.Put(t)
-		s.account(stream.Context(), ActionCheck, false, "", err)
+		s.audited.call(stream.Context(), ActionCheck, false, "", err)
 		// Where the time of the stream ended, an owner may have counted the message.
 		if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 			stream.SetTrailer(undecided())
 		}
 		return s.end("CheckStream", begin, err)
 	}
-	t.reply.Id, t.reply.View = in.columns.Id, s.view()
+	t.reply.Id, t.reply.View = m.columns.Id, s.view()
 	if s.observer != nil {
 		s.observer.Served("CheckStream", t.code().String(), time.Since(begin))
 	}
-	in.turn = t
-	return stream.SendMsg(in)
+	m.turn = t
+	return stream.SendMsg(m)
 }
 
 // writeReply implements replyWriter. It gives the memory of the message and of
 // its turn back, since SendMsg may wait for the client to read.
 func (m *columnsMessage) writeReply() (mem.BufferSlice, error) {
 	s, t := m.service, m.turn
-	out, err := s.encodeReply(t)
+	out, err := m.encode()
 	if err != nil {
 		// The message is in error, and not the stream with all that is in flight on it.
 		id, view := t.reply.Id, t.reply.View
 		t.reply.Refuse(internalError{fmt.Errorf("the reply cannot be encoded: %w", err)})
 		t.reply.Id, t.reply.View = id, view
-		out, err = s.encodeReply(t)
+		out, err = m.encode()
 	}
 	// Nothing else refers to the turn, since the server has no tracing and no stats
 	// handler.
@@ -145,12 +146,12 @@ func (m *columnsMessage) writeReply() (mem.BufferSlice, error) {
 	return mem.BufferSlice{s.answers.BufferOf(out, &m.hold)}, nil
 }
 
-// encodeReply returns the reply of a turn in a buffer of the pool.
-func (s *service) encodeReply(t *turn) (*[]byte, error) {
-	out := s.answers.Empty()
+// encode returns the reply in a buffer of the pool.
+func (m *columnsMessage) encode() (*[]byte, error) {
+	out := m.service.answers.Empty()
 	var err error
-	if *out, err = t.reply.Append(*out); err != nil {
-		s.answers.Put(out)
+	if *out, err = m.turn.reply.Append(*out); err != nil {
+		m.service.answers.Put(out)
 		return nil, err
 	}
 	return out, nil
@@ -196,7 +197,7 @@ func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckCo
 		err = admitColumns(&by, in, &alike)
 	}
 	if err != nil {
-		s.account(ctx, ActionCheck, false, "", err)
+		s.audited.call(ctx, ActionCheck, false, "", err)
 		t.reply.Refuse(err)
 		return nil
 	}
@@ -209,7 +210,7 @@ func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckCo
 	if err != nil {
 		return err
 	}
-	s.accountPart(ctx, nil, t.errs)
+	s.audited.part(ctx, nil, t.errs)
 	t.reply.Fill(t.decisions[:n], t.failed, t.errs)
 	if in.EveryLimit {
 		h.Widen(t.widest(n))

@@ -8,8 +8,8 @@ func ofAccess() []mutation {
 			{"rules/scope.go", "named: r.Rule != \"\"}", "named: true}"},
 		}},
 		{name: "the audit has refusals by rules that match", pkg: identities, test: "^TestAudit$", edits: []edit{
-			{"transport/stream.go", "	s.accountPart(ctx, nil, t.errs)\n", ""},
-			{"transport/grpc.go", "	s.accountPart(ctx, c.refused, c.errs)\n", "	s.accountPart(ctx, c.refused, nil)\n"},
+			{"transport/stream.go", "	s.audited.part(ctx, nil, t.errs)\n", ""},
+			{"transport/grpc.go", "	s.audited.part(ctx, c.refused, c.errs)\n", "	s.audited.part(ctx, c.refused, nil)\n"},
 			{"transport/front.go", "		refusedPart(w, b.errs[i])\n", ""},
 		}},
 		{name: "strangers keep nothing out of the audit", pkg: "./internal/audit", test: "^TestStrangersKeepNothingOut$",
