@@ -155,7 +155,7 @@ func ofHolds() []mutation {
 			}},
 		{name: "an id that one key knows opens no other", pkg: "./cluster", test: "^TestAnIDOfOneKeyAndACostAboveItsLimit$",
 			edits: []edit{
-				{"internal/cluster/route/fanout.go", "refused = s.refuse()", "refused = false"},
+				{"internal/cluster/route/conclude.go", "refused = s.refuse()", "refused = false"},
 			}},
 		{name: "a check of several owners with a spent id is no repetition", pkg: "./cluster",
 			test: "^TestASpentIDWithACostThatIsNeverAdmitted$", edits: []edit{

@@ -125,7 +125,7 @@ func ofProtocol() []mutation {
 				"	if o.progress.ended || o.task.kind >= KindCheck ||"},
 		}},
 		{name: "all or nothing", edits: []edit{
-			{"internal/cluster/route/fanout.go",
+			{"internal/cluster/route/conclude.go",
 				"	if !r.prepared() {", "	if true {"},
 		}},
 		{name: "refund cap", pkg: "./limiter/limitertest", test: ".", edits: []edit{

@@ -75,7 +75,7 @@ func ofQuotas() []mutation {
 			}},
 		{name: "quota: a denial by another owner is taken back", pkg: sim, test: "^TestSharedQuotaThroughACrash$",
 			edits: []edit{
-				{"internal/cluster/route/fanout.go", "		if !charge {\n			undo |= 1 << k\n		}\n", ""},
+				{"internal/cluster/route/conclude.go", "		if !charge {\n			undo |= 1 << k\n		}\n", ""},
 			}},
 		{name: "calendar: a month is that of the zone", pkg: sim, test: "^TestMonthBeginsDuringACrash$", edits: []edit{
 			{"limiter/calendar/calendar.go", "	return max(local-p.offset, p.from)\n",

@@ -5,7 +5,7 @@ func ofSeveral() []mutation {
 	return []mutation{
 		{name: "a denial waits for the cancel", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheCancel$",
 			edits: []edit{
-				{"internal/cluster/route/fanout.go", "	awaited := takes && t.Now < s.until\n",
+				{"internal/cluster/route/conclude.go", "	awaited := takes && t.Now < s.until\n",
 					"	awaited := takes && t.Now >= s.until\n"},
 			}},
 		{name: "an id is forgotten where nothing was charged", pkg: "./chaos/sim",
@@ -18,7 +18,7 @@ func ofSeveral() []mutation {
 			}},
 		{name: "an owner is told that a reservation stands", pkg: "./internal/cluster",
 			test: "^TestAnAdmissionSettlesItsReservations$", edits: []edit{
-				{"internal/cluster/route/fanout.go", "	endReservation(t, o)\n}\n",
+				{"internal/cluster/route/conclude.go", "	endReservation(t, o)\n}\n",
 					"	if undo != 0 {\n		endReservation(t, o)\n	}\n}\n"},
 			}},
 		{name: "a part waits for a moment only", pkg: "./internal/cluster", test: "^TestAPartWaitsForAMomentOnly$",
@@ -28,7 +28,7 @@ func ofSeveral() []mutation {
 			}},
 		{name: "a contested check is taken back", pkg: "./internal/cluster", test: "^TestAContestedCheckBeginsAnew$",
 			edits: []edit{
-				{"internal/cluster/route/fanout.go", "		s.settle(t, r, arith.Fields(&r.answer.Receipt).Charged, true)\n",
+				{"internal/cluster/route/conclude.go", "		s.settle(t, r, arith.Fields(&r.answer.Receipt).Charged, true)\n",
 					"		s.settle(t, r, 0, true)\n"},
 			}},
 		{name: "a provisional denial begins no block", pkg: "./internal/cluster", test: "^TestAProvisionalDenial$",
@@ -46,7 +46,7 @@ func ofSeveral() []mutation {
 					"	if undo {\n"},
 			}},
 		{name: "the wait after what denials charge", pkg: "./chaos/sim", test: "^TestRetryAfterOverOwners$", edits: []edit{
-			{"internal/cluster/route/fanout.go", "			is.RetryAfter = max(is.RetryAfter, idle.RetryAfter)\n",
+			{"internal/cluster/route/conclude.go", "			is.RetryAfter = max(is.RetryAfter, idle.RetryAfter)\n",
 				"			is.RetryAfter = max(is.RetryAfter, 0*idle.RetryAfter)\n"},
 		}},
 		{name: "what is never allowed charges nothing", pkg: "./chaos/sim", test: "^TestSeveralOwnersDecideAsOneTable$",
@@ -161,20 +161,20 @@ func ofAttempts() []mutation {
 			}},
 		{name: "the wait of a part that was denied itself", pkg: "./chaos/walk", test: "^TestDeniedByOneOwner$",
 			edits: []edit{
-				{"internal/cluster/route/fanout.go", "case !s.answer.Allowed && r.answer.Allowed:", "case !s.answer.Allowed:"},
+				{"internal/cluster/route/conclude.go", "case !s.answer.Allowed && r.answer.Allowed:", "case !s.answer.Allowed:"},
 			}},
 		{name: "a denial waits for the handover", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheHandover$",
 			edits: []edit{
-				{"internal/cluster/route/fanout.go", "		case awaited && v == Kept:", "		case awaited && v > Forbidden:"},
+				{"internal/cluster/route/conclude.go", "		case awaited && v == Kept:", "		case awaited && v > Forbidden:"},
 			}},
 		{name: "a reservation that was handed over is void", pkg: "./internal/cluster",
 			test: "^TestADenialWaitsForTheHandover$", edits: []edit{
-				{"internal/cluster/route/fanout.go", "	if o.task.holder == 0 {\n		o.policy(t) // this node",
+				{"internal/cluster/route/conclude.go", "	if o.task.holder == 0 {\n		o.policy(t) // this node",
 					"	if o.task.holder == 0 && t.Now < 0 {\n		o.policy(t) // this node"},
 			}},
 		{name: "a cancel that no member relayed is sent again", pkg: "./internal/cluster",
 			test: "^TestACancelThatNoMemberRelays$", edits: []edit{
-				{"internal/cluster/route/fanout.go", "	if status == peer.Lost && ", "	if false && "},
+				{"internal/cluster/route/conclude.go", "	if status == peer.Lost && ", "	if false && "},
 			}},
 		{name: "a cancel that no member relayed outlasts its check", pkg: "./internal/cluster",
 			test: "^TestACancelThatNoMemberRelays$", edits: []edit{
@@ -182,11 +182,11 @@ func ofAttempts() []mutation {
 			}},
 		{name: "a check does not wait for a cancel that outlasts it", pkg: "./internal/cluster",
 			test: "^TestACancelThatNoMemberRelays$", edits: []edit{
-				{"internal/cluster/route/fanout.go", "	t.ended = append(t.ended, o)\n	return true", "	return true"},
+				{"internal/cluster/route/conclude.go", "	t.ended = append(t.ended, o)\n	return true", "	return true"},
 			}},
 		{name: "a cancel over a broken connection is lost at once", pkg: "./internal/cluster",
 			test: "^TestACancelThatNoMemberRelays$", edits: []edit{
-				{"internal/cluster/route/fanout.go", "peer.Lost && o.c.config.Mesh.Reachable(o.task.holder) {", "peer.Lost {"},
+				{"internal/cluster/route/conclude.go", "peer.Lost && o.c.config.Mesh.Reachable(o.task.holder) {", "peer.Lost {"},
 			}},
 		{name: "the last attempt of a check is not contested", pkg: "./internal/cluster", test: "^TestAProvisionalDenial$",
 			edits: []edit{
@@ -194,8 +194,12 @@ func ofAttempts() []mutation {
 			}},
 		{name: "a check says that it is its last attempt", pkg: "./internal/cluster", test: "^TestTheLastAttemptOfACheck$",
 			edits: []edit{
-				{"internal/cluster/route/fanout.go", "r.call.task.final = s.until-now < takes\n",
-					"r.call.task.final = s.until-now < 0*takes\n"},
+				{"internal/cluster/route/fanout.go", "denied || s.until-now < takes\n",
+					"denied || s.until-now < 0*takes\n"},
+			}},
+		{name: "a denied check begins anew once", pkg: "./internal/cluster", test: "^TestTheLastAttemptOfADeniedCheck$",
+			edits: []edit{
+				{"internal/cluster/route/fanout.go", "denied || s.until-now < takes\n", "s.until-now < takes\n"},
 			}},
 		{name: "a check that took long says so earlier", pkg: "./internal/cluster", test: "^TestTheLastAttemptAfterALongOne$",
 			edits: []edit{

@@ -22,7 +22,7 @@ func TestSeedsThatFailed(t *testing.T) {
 		{Outages, 7833230, false}, {Outages, 7838288, false}, {Outages, 7882013, true}, {Graceful, 8010461, true},
 		{Restarts, 8010329, true}, {Graceful, 8050128, false}, {Crash, 8050043, true},
 		{Restarts, 8050777, false}, {Crash, 8050817, true}, {Crash, 8050949, true},
-		{Crowded, 8051950, false}, {Suspicion, 8050651, false},
+		{Crowded, 8051950, false}, {Suspicion, 8050651, false}, {Graceful, 8051923, false},
 	} {
 		w := worldOf(test.kind, test.seed)
 		w.near.lending.clients = test.lends && test.seed%12 == 5 // as in Run

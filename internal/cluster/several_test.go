@@ -178,6 +178,26 @@ func TestTheLastAttemptAfterALongOne(t *testing.T) {
 	}
 }
 
+// An owner denies one part, and another part meets charges in doubt: the check is denied whatever becomes of those, so
+// its next attempt is its last. It would begin anew until its deadline otherwise, and be answered by policy then.
+func TestTheLastAttemptOfADeniedCheck(t *testing.T) {
+	for _, denied := range []bool{false, true} {
+		c, _, h, like := single(t, limiter.UnreachableLocal)
+		c.Begin(spread(c, like, third, other), new(limiter.Decision), h.now+limiter.Second, func() {})
+		out := drain(c)
+		c.Deliver(&peer.Frame{From: third, To: self, Results: []peer.Result{{Allowed: !denied}, {Allowed: !denied}},
+			Replies: []peer.Reply{{ID: out[third].Checks[0].ID, Status: peer.Decided, Results: 1, Idle: true}}})
+		c.Deliver(&peer.Frame{From: other, To: self,
+			Replies: []peer.Reply{{ID: out[other].Checks[0].ID, Status: peer.Contested}}})
+		h.pass(3*route.RetryEvery + replica.TickEvery)
+		for m, f := range drain(c) {
+			if len(f.Checks) != 1 || f.Checks[0].Final != denied {
+				t.Errorf("denied %v: %v is asked %+v", denied, m, f.Checks)
+			}
+		}
+	}
+}
+
 // So it is with a part that this node decides.
 func TestTheLastAttemptOfACheckHere(t *testing.T) {
 	x := newReserved(t)

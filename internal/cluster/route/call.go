@@ -12,9 +12,8 @@ import (
 )
 
 // Call is one check, refund, reset, explanation or amendment on keys of one owner, from its
-// start to its end; if its keys have several owners, it is split. It may be sent to several
-// members in turn. It is not sent to a member again unless that member has said that it
-// did not execute it.
+// start to its end; if its keys have several owners, it is split. It may be sent to several members in turn.
+// It is not sent to a member again unless that member has said that it did not execute it.
 type Call struct {
 	c    *Router
 	task task
@@ -61,6 +60,7 @@ type progress struct {
 	define   bool            // a member does not know the rules
 	hasHeir  bool            // the heir was asked
 	late     bool            // of a refund that ends a reservation: its check has been answered
+	denied   bool            // an owner denied a part of the last attempt, and another one's met charges in doubt
 	took     limiter.Tick    // how long the longest attempt took after which it began anew
 	askedAt  limiter.Tick    // when the owner was asked; 0 if it was not
 	owner    peer.Instance   // the member that was asked as owner
