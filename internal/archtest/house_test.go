@@ -541,8 +541,6 @@ func largeAllowed() map[string]allowance {
 		"client.Client methods":         {64, "each call of a client is a method"},
 		"cluster.member fields":         {41, joins},
 		"cluster.member methods":        {58, joins},
-		"cmd/node/internal/server.Server methods": {46,
-			"each part of the program has methods that start it, end it and say where it listens"},
 		"internal/cluster.decider methods": {37,
 			"each kind of request is decided by a method, and what it waits for"},
 		"internal/cluster/route.Call methods":        {34, "each event in the life of a call is a method"},

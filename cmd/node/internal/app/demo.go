@@ -77,8 +77,8 @@ func (a *app) demo(cmd *cobra.Command, o *options, kill bool) (err error) {
 	var nodes []demo.Node
 	failed := make(chan error, len(servers))
 	for _, s := range servers {
-		nodes = append(nodes, demo.Node{Checker: s.Within("demo"), HTTPAddr: s.HTTPAddr(), GRPCAddr: s.GRPCAddr(),
-			AdminAddr: s.AdminAddr()})
+		nodes = append(nodes, demo.Node{Checker: s.Within("demo"), HTTPAddr: s.Addresses().HTTP, GRPCAddr: s.Addresses().GRPC,
+			AdminAddr: s.Addresses().Admin})
 		go func() {
 			select {
 			case err := <-s.Failed():

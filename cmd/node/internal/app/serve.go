@@ -84,31 +84,18 @@ func (a *app) serve(cmd *cobra.Command, o *options) error {
 	if o.rules == "" && !o.envoy.wanted() && !o.gubernator.wanted() {
 		log.Warn("there are no rules, so every request is allowed; give --rules FILE")
 	}
-	args := []any{"http", s.HTTPAddr(), "grpc", s.GRPCAddr(), "rules", len(s.Node().Rules()), "hash", s.RulesHash(),
-		"version", built.Version()}
+	at := s.Addresses()
+	args := []any{"http", at.HTTP, "grpc", at.GRPC, "rules", len(s.Node().Rules()), "hash", s.RulesHash(), "version",
+		built.Version()}
 	if c.Redis != nil {
 		args = append(args, "redis", o.redis.addrs.String())
 	}
-	if at := s.AdminAddr(); at != "" {
-		args = append(args, "admin", at)
-	}
-	if at := s.HealthAddr(); at != "" {
-		args = append(args, "health", at)
-	}
-	if at := s.EnvoyAddr(); at != "" {
-		args = append(args, "envoy", at, "envoy_http", strings.Join(s.EnvoyHTTPAddrs(), ","))
-	}
-	if at := s.QuotaAddr(); at != "" {
-		args = append(args, "rlqs", at)
-	}
-	if at := s.RedisAddr(); at != "" {
-		args = append(args, "redis_protocol", at)
-	}
-	if at := s.SPOEAddr(); at != "" {
-		args = append(args, "spoe", at)
-	}
-	if grpc, http := s.GubernatorAddrs(); grpc != "" || http != "" {
-		args = append(args, "gubernator", grpc, "gubernator_http", http)
+	for _, a := range []struct{ name, at string }{{"admin", at.Admin}, {"health", at.Health}, {"envoy", at.Envoy},
+		{"envoy_http", strings.Join(at.EnvoyHTTP, ",")}, {"rlqs", at.Quotas}, {"redis_protocol", at.Redis},
+		{"spoe", at.SPOE}, {"gubernator", at.Gubernator}, {"gubernator_http", at.GubernatorHTTP}} {
+		if a.at != "" {
+			args = append(args, a.name, a.at)
+		}
 	}
 	if c.Cluster != nil {
 		args = append(args, "member", c.Cluster.Name)

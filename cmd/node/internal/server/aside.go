@@ -38,18 +38,10 @@ func (a *aside) addr() string {
 	}
 }
 
-// AdminAddr returns the address for operators, as host:port or unix:PATH, "" if there
-// is none.
-func (s *Server) AdminAddr() string { return s.admin.addr() }
-
-// HealthAddr returns the address for probes, "" if there is none.
-func (s *Server) HealthAddr() string { return s.health.addr() }
-
-// tcpAdminAddr returns the address for operators on other machines, "" if there is
-// none.
-func (s *Server) tcpAdminAddr() string {
-	if l := s.admin.listener; l != nil && l.Addr().Network() != "unix" {
-		return s.AdminAddr()
+// tcpAddr returns the address for other machines, "" if there is none.
+func (a *aside) tcpAddr() string {
+	if l := a.listener; l != nil && l.Addr().Network() != "unix" {
+		return a.addr()
 	}
 	return ""
 }

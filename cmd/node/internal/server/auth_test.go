@@ -31,8 +31,8 @@ identities:
 	s := start(t, c)
 	ask := func(target, path, token string) (int, string) {
 		t.Helper()
-		return answerTo(t, http.MethodGet, "http://"+s.HTTPAddr()+target, "", append(bearer(token), "X-Original-URI", path,
-			"X-Original-Method", "GET")...)
+		return answerTo(t, http.MethodGet, "http://"+s.Addresses().HTTP+target, "", append(bearer(token),
+			"X-Original-URI", path, "X-Original-Method", "GET")...)
 	}
 	proxy := tokens.token("proxy")
 	for i, x := range []struct {

@@ -11,7 +11,7 @@ func TestConnectionsOfEachListener(t *testing.T) {
 	c, _ := plain()
 	c.RedisListen, c.MaxConnectionsPerAddress = "127.0.0.1:0", 1
 	s := start(t, c)
-	for _, addr := range []string{s.HTTPAddr(), s.GRPCAddr(), s.RedisAddr()} {
+	for _, addr := range []string{s.Addresses().HTTP, s.Addresses().GRPC, s.Addresses().Redis} {
 		dial := func() {
 			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
 			if err != nil {
@@ -22,7 +22,7 @@ func TestConnectionsOfEachListener(t *testing.T) {
 		told := func(metric string) {
 			t.Helper()
 			eventually(t, metric, func() bool {
-				_, text := get(t, "http://"+s.AdminAddr()+"/metrics")
+				_, text := get(t, "http://"+s.Addresses().Admin+"/metrics")
 				return strings.Contains(text, metric+"\n")
 			})
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -79,9 +80,9 @@ type envoyServer struct {
 // same, so that none is taken while it is written.
 const envoyPoll = time.Second
 
-// openEnvoy makes the service, with the configuration in its directory.
-func (s *Server) openEnvoy() (err error) {
-	e, c := &s.envoy, s.config.Envoy
+// open makes the service, with the configuration in its directory.
+func (e *envoyServer) open(s *Server) (err error) {
+	c := s.config.Envoy
 	if c == nil {
 		return nil
 	}
@@ -94,7 +95,7 @@ func (s *Server) openEnvoy() (err error) {
 		return err
 	}
 	if len(e.aside) > 0 {
-		e.site = s.envoySite()
+		e.site = e.siteOf(s)
 	}
 	if c.Dir != "" {
 		found, err := files.Read(c.Dir, c.IgnoreDotFiles)
@@ -119,7 +120,7 @@ func (s *Server) openEnvoy() (err error) {
 		err = e.quotas.open(s)
 	}
 	if err == nil && c.XDS != nil {
-		err = s.openXDS() // the last, as it has a connection
+		err = e.openXDS(s.config.Log) // the last, as it has a connection
 	}
 	return err
 }
@@ -139,8 +140,8 @@ func (e *envoyServer) serverOf(s *Server, service transport.GRPCService) (*trans
 }
 
 // openXDS makes the client of the management server.
-func (s *Server) openXDS() (err error) {
-	e, c := &s.envoy, s.envoy.config.XDS
+func (e *envoyServer) openXDS(log *slog.Logger) (err error) {
+	c := e.config.XDS
 	if c.CAFile != "" || c.CertFile != "" {
 		if e.trust, err = certs.Open(certs.Config{What: "management server", CAFile: c.CAFile, CertFile: c.CertFile,
 			KeyFile: c.KeyFile}); err != nil {
@@ -148,7 +149,7 @@ func (s *Server) openXDS() (err error) {
 		}
 	}
 	e.xds, err = xds.New(xds.Config{
-		Addr: c.Addr, NodeID: c.NodeID, Certs: e.trust, ServerName: c.ServerName, Log: s.config.Log,
+		Addr: c.Addr, NodeID: c.NodeID, Certs: e.trust, ServerName: c.ServerName, Log: log,
 		Apply: func(resources [][]byte) error {
 			parsed, err := config.ParseMessages(resources, e.config.Files)
 			if err != nil {
@@ -161,10 +162,10 @@ func (s *Server) openXDS() (err error) {
 	return err
 }
 
-// envoySite returns what is served over HTTP. /json and /rlconfig answer this machine only
+// siteOf returns what is served over HTTP. /json and /rlconfig answer this machine only
 // where clients use TLS: these addresses have none.
-func (s *Server) envoySite() *transport.Apart {
-	e, with, near := &s.envoy, s.frontendOf(), s.config.TLS != nil
+func (e *envoyServer) siteOf(s *Server) *transport.Apart {
+	with, near := s.frontendOf(), s.config.TLS != nil
 	return transport.NewSite(transport.SiteOptions{
 		Name: "Envoy's rate limit service over HTTP", Flag: "--http-host", Hosts: s.config.HTTPHosts,
 		Access: with.Access, Audit: with.Audit, Tracer: with.Tracer, Over: "envoy", Panicked: s.metrics.Observer().Panicked,
@@ -205,21 +206,21 @@ func envoyStats(of *envoy.Service) metrics.EnvoyStats {
 	return out
 }
 
-// listenEnvoy opens the listeners of the service.
-func (s *Server) listenEnvoy(ctx context.Context) (err error) {
-	e, c := &s.envoy, s.config.Envoy
+// listen opens the listeners of the service.
+func (e *envoyServer) listen(ctx context.Context, of *Config) (err error) {
+	c := of.Envoy
 	if c == nil {
 		return nil
 	}
-	secure := s.config.TLS != nil && !s.config.TLS.Optional
-	if e.listener, err = listenAt(ctx, s.config.Log, "--envoy-addr", c.Addr, secure); err != nil {
+	secure := of.TLS != nil && !of.TLS.Optional
+	if e.listener, err = listenAt(ctx, of.Log, "--envoy-addr", c.Addr, secure); err != nil {
 		return err
 	}
-	if e.quotas.listener, err = listenAt(ctx, s.config.Log, "--rlqs-addr", c.QuotaAddr, secure); err != nil {
+	if e.quotas.listener, err = listenAt(ctx, of.Log, "--rlqs-addr", c.QuotaAddr, secure); err != nil {
 		return err
 	}
 	for _, addr := range c.HTTPAddrs {
-		l, err := listenAt(ctx, s.config.Log, "--envoy-http-addr", addr, false)
+		l, err := listenAt(ctx, of.Log, "--envoy-http-addr", addr, false)
 		if err != nil {
 			return err
 		}
@@ -254,9 +255,8 @@ func (g gate) Accept() (net.Conn, error) {
 	}
 }
 
-// runEnvoy starts the service's goroutines.
-func (s *Server) runEnvoy(ctx context.Context) {
-	e := &s.envoy
+// run starts the service's goroutines.
+func (e *envoyServer) run(ctx context.Context, s *Server) {
 	if e.config == nil {
 		return
 	}
@@ -284,29 +284,28 @@ func (s *Server) runEnvoy(ctx context.Context) {
 		})
 	}
 	if e.config.Dir != "" {
-		s.background.start("reading of "+e.config.Dir, func() { s.followEnvoy(ctx) })
+		s.background.start("reading of "+e.config.Dir, func() { e.follow(ctx, s.config.Log) })
 	}
 }
 
-// followEnvoy puts the files of the directory into force as they change. If they cannot be
+// follow puts the files of the directory into force as they change. If they cannot be
 // read or are not valid, the old ones stay.
-func (s *Server) followEnvoy(ctx context.Context) {
+func (e *envoyServer) follow(ctx context.Context, log *slog.Logger) {
 	tick := time.NewTicker(envoyPoll)
 	defer tick.Stop()
-	last := s.envoy.tried
+	last := e.tried
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			last = s.lookEnvoy(last)
+			last = e.look(last, log)
 		}
 	}
 }
 
-// lookEnvoy reads the directory once. last is the hash of the reading before.
-func (s *Server) lookEnvoy(last [sha256.Size]byte) [sha256.Size]byte {
-	e, log := &s.envoy, s.config.Log
+// look reads the directory once. last is the hash of the reading before.
+func (e *envoyServer) look(last [sha256.Size]byte, log *slog.Logger) [sha256.Size]byte {
 	found, err := files.Read(e.config.Dir, e.config.IgnoreDotFiles)
 	if err != nil {
 		if text := err.Error(); text != e.failed {
@@ -354,14 +353,3 @@ func (e *envoyServer) shutdown(ctx context.Context) error {
 func (e *envoyServer) listeners() []net.Listener {
 	return append([]net.Listener{e.listener, e.quotas.listener}, e.aside...)
 }
-
-// EnvoyHTTPAddrs returns the addresses of the service over HTTP.
-func (s *Server) EnvoyHTTPAddrs() (out []string) {
-	for _, l := range s.envoy.aside {
-		out = append(out, l.Addr().String())
-	}
-	return out
-}
-
-// EnvoyAddr returns the address of Envoy's rate limit service, "" if it is not served.
-func (s *Server) EnvoyAddr() string { return addrOf(s.envoy.listener) }

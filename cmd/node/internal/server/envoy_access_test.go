@@ -145,7 +145,7 @@ func newEnvoyGate(t *testing.T, mode envoy.Mode) *envoyGate {
 // as connects with the certificate of a name, "" for none.
 func (g *envoyGate) as(name string) rls.RateLimitServiceClient {
 	g.t.Helper()
-	return rls.NewRateLimitServiceClient(g.dial(g.EnvoyAddr(), name))
+	return rls.NewRateLimitServiceClient(g.dial(g.Addresses().Envoy, name))
 }
 
 // dial connects to an address with the certificate of a name.
@@ -302,7 +302,7 @@ func TestEnvoyIdentitiesOverHTTP(t *testing.T) {
 	const body = `{"domain":"edge","descriptors":[{"entries":[{"key":"user","value":"ada"}]}]}`
 	ask := func(method, path, token string) (int, string) {
 		t.Helper()
-		return answerTo(t, method, "http://"+g.EnvoyHTTPAddrs()[0]+path, body, bearer(token)...)
+		return answerTo(t, method, "http://"+g.Addresses().EnvoyHTTP[0]+path, body, bearer(token)...)
 	}
 	for _, x := range []struct {
 		method, path, subject string
@@ -352,7 +352,7 @@ func TestHandshakesAtOtherPorts(t *testing.T) {
 	s := start(t, c)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca.PEM)
-	for over, at := range map[string]string{"grpc": s.EnvoyAddr(), "redis": s.RedisAddr()} {
+	for over, at := range map[string]string{"grpc": s.Addresses().Envoy, "redis": s.Addresses().Redis} {
 		config := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}
 		if over == "grpc" {
 			config.NextProtos = []string{"h2"}

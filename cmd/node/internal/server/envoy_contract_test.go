@@ -260,7 +260,7 @@ func members(t *testing.T, n int, c *EnvoyConfig) (conns []*grpc.ClientConn) {
 		if n > 1 && i == 0 {
 			join = []string{s.Node().Cluster().Members()[0].Address}
 		}
-		conns = append(conns, dial(t, s.EnvoyAddr()))
+		conns = append(conns, dial(t, s.Addresses().Envoy))
 	}
 	return conns
 }
@@ -319,7 +319,7 @@ descriptors:
 	s := start(t, c)
 	ten := uint64(10)
 	f := &filter{
-		service: rls.NewRateLimitServiceClient(dial(t, s.EnvoyAddr())), domain: "edge", headers: true,
+		service: rls.NewRateLimitServiceClient(dial(t, s.Addresses().Envoy)), domain: "edge", headers: true,
 		timeout: 10 * time.Second,
 		limits: []routeLimit{
 			{actions: []action{genericKey("", "page"), remoteAddress}},
@@ -356,7 +356,7 @@ descriptors:
 		t.Errorf("%+v", out)
 	}
 	// What two streams used is counted when they have ended.
-	if got := askContract(t, dial(t, s.EnvoyAddr()), "edge", "tokens=all hits=0"); got != "ok: ok 100 left 80" {
+	if got := askContract(t, dial(t, s.Addresses().Envoy), "edge", "tokens=all hits=0"); got != "ok: ok 100 left 80" {
 		t.Error(got)
 	}
 	if ds := f.descriptors(&visit{address: "192.0.2.1"}, false); len(ds) != 1 {
@@ -393,7 +393,7 @@ func TestEnvoyOverHTTP(t *testing.T) {
 `)
 	c.Envoy.HTTPAddrs = []string{"127.0.0.1:0", "127.0.0.1:0"}
 	s := start(t, c)
-	urls := s.EnvoyHTTPAddrs()
+	urls := s.Addresses().EnvoyHTTP
 	ask := func(body string) (int, string) {
 		t.Helper()
 		return postJSON(t, "http://"+urls[0]+"/json", body)
@@ -457,11 +457,11 @@ func TestEnvoyStatisticsAreBounded(t *testing.T) {
 		"domain: edge\ndescriptors: [{key: user, detailed_metric: true, rate_limit: {unit: year, requests_per_unit: 3}}]")
 	c.Envoy.HTTPAddrs = []string{"127.0.0.1:0"}
 	s := start(t, c)
-	conn := dial(t, s.EnvoyAddr())
+	conn := dial(t, s.Addresses().Envoy)
 	for i := range 2500 {
 		askEnvoy(t, conn, fmt.Sprint("user-", i, strings.Repeat("x", 300)))
 	}
-	_, text := get(t, "http://"+s.EnvoyHTTPAddrs()[0]+"/metrics")
+	_, text := get(t, "http://"+s.Addresses().EnvoyHTTP[0]+"/metrics")
 	if n := strings.Count(text, "ratelimit_service_rate_limit_total_hits{"); n < 1900 || n > 2001 {
 		t.Errorf("%d series", n)
 	}
@@ -477,11 +477,11 @@ func TestEnvoyHealthNeedsConfig(t *testing.T) {
 	c.Envoy = &EnvoyConfig{Addr: "127.0.0.1:0", HTTPAddrs: []string{"127.0.0.1:0"}, NeedsConfig: true,
 		XDS: &EnvoyXDS{Addr: "127.0.0.1:1"}}
 	s := start(t, c)
-	if status, text := get(t, "http://"+s.EnvoyHTTPAddrs()[0]+"/healthcheck"); status != 500 ||
+	if status, text := get(t, "http://"+s.Addresses().EnvoyHTTP[0]+"/healthcheck"); status != 500 ||
 		!strings.Contains(text, "no rate limit configuration loaded") {
 		t.Error(status, text)
 	}
-	if status, _ := get(t, "http://"+s.EnvoyHTTPAddrs()[0]+"/rlconfig"); status != 503 {
+	if status, _ := get(t, "http://"+s.Addresses().EnvoyHTTP[0]+"/rlconfig"); status != 503 {
 		t.Error(status)
 	}
 }

@@ -64,7 +64,7 @@ func TestEnvoy(t *testing.T) {
 	var name string
 	c.Envoy, name = envoyConfig(t, envoyFile)
 	s := start(t, c)
-	conn := dial(t, s.EnvoyAddr())
+	conn := dial(t, s.Addresses().Envoy)
 	for _, want := range []string{"OK 2", "OK 1", "OK 0", "OVER_LIMIT 0"} {
 		if got := askEnvoy(t, conn, "ada"); got != want {
 			t.Errorf("%s, want %s", got, want)
@@ -118,7 +118,7 @@ func TestEnvoyIDs(t *testing.T) {
 	c, _ := plain()
 	c.Envoy, _ = envoyConfig(t, envoyFile)
 	c.Envoy.Options.ID = "x-request-id"
-	client := rls.NewRateLimitServiceClient(dial(t, start(t, c).EnvoyAddr()))
+	client := rls.NewRateLimitServiceClient(dial(t, start(t, c).Addresses().Envoy))
 	in := &rls.RateLimitRequest{Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{{
 		Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "user", Value: "ada"}}}}}
 	for _, x := range []struct {
@@ -137,7 +137,7 @@ func TestEnvoyBadInput(t *testing.T) {
 	c, _ := plain()
 	c.Envoy, _ = envoyConfig(t, envoyFile)
 	s := start(t, c)
-	conn := dial(t, s.EnvoyAddr())
+	conn := dial(t, s.Addresses().Envoy)
 	entry := []*ratelimit.RateLimitDescriptor_Entry{{Key: "user", Value: "ada"}}
 	many := make([]*ratelimit.RateLimitDescriptor, 10_000)
 	for i := range many {
@@ -197,7 +197,7 @@ func TestEnvoyCountsWhatClientsSend(t *testing.T) {
 	const deep = "  - {key: path, descriptors: [{key: agent, rate_limit: {unit: year, requests_per_unit: 1}}]}\n"
 	c.Envoy, _ = envoyConfig(t, envoyFile+deep)
 	c.Envoy.Options.ID, c.Envoy.Options.Metadata = "x-request-id", true
-	conn := dial(t, start(t, c).EnvoyAddr())
+	conn := dial(t, start(t, c).Addresses().Envoy)
 	ask := func(entries ...string) string {
 		t.Helper()
 		var raw []byte
@@ -262,7 +262,7 @@ func TestEnvoyOnThreeMembers(t *testing.T) {
 					}
 					join = []string{members[0].Address}
 				}
-				conns = append(conns, dial(t, s.EnvoyAddr()))
+				conns = append(conns, dial(t, s.Addresses().Envoy))
 			}
 			for user := range 20 {
 				for i, want := range []string{"OK 2", "OK 1", "OK 0", "OVER_LIMIT 0", "OVER_LIMIT 0"} {

@@ -64,18 +64,18 @@ func TestEnvoyWaitsForItsFirstConfiguration(t *testing.T) {
 	if err := eager.Ready(); err != nil {
 		t.Error(err)
 	}
-	if got := askEnvoy(t, dial(t, eager.EnvoyAddr()), "ada"); !strings.Contains(got,
+	if got := askEnvoy(t, dial(t, eager.Addresses().Envoy), "ada"); !strings.Contains(got,
 		"no rate limit configuration loaded") {
 		t.Error(got)
 	}
 	if err := s.Ready(); err == nil || !strings.Contains(err.Error(), "no rate limit configuration loaded") {
 		t.Errorf("ready: %v", err)
 	}
-	if status, text := get(t, "http://"+s.EnvoyHTTPAddrs()[0]+"/healthcheck"); status != 500 ||
+	if status, text := get(t, "http://"+s.Addresses().EnvoyHTTP[0]+"/healthcheck"); status != 500 ||
 		!strings.Contains(text, "no rate limit configuration loaded") {
 		t.Error(status, text)
 	}
-	conn := dial(t, s.EnvoyAddr())
+	conn := dial(t, s.Addresses().Envoy)
 	if got := askEnvoy(t, conn, "ada"); !strings.Contains(got, "Unavailable") || strings.Contains(got, "no rate limit") {
 		t.Errorf("without a configuration: %s", got)
 	}

@@ -85,9 +85,3 @@ func (g *gubernatorServer) peers(s *Server) func() []gubernator.Peer {
 		return out
 	}
 }
-
-// GubernatorAddrs returns the addresses of Gubernator's protocol over gRPC and HTTP, each ""
-// if it is not served.
-func (s *Server) GubernatorAddrs() (grpc, http string) {
-	return addrOf(s.protocols.gubernator.grpc), addrOf(s.protocols.gubernator.http)
-}

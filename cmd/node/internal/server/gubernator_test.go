@@ -56,7 +56,7 @@ type door func(t *testing.T, in *pb.GetRateLimitsReq) *pb.GetRateLimitsResp
 func doors(t *testing.T, servers []*Server) (out []door) {
 	t.Helper()
 	for _, s := range servers {
-		grpcAddr, httpAddr := s.GubernatorAddrs()
+		grpcAddr, httpAddr := s.Addresses().Gubernator, s.Addresses().GubernatorHTTP
 		client := pb.NewV1Client(dial(t, grpcAddr))
 		out = append(out, func(t *testing.T, in *pb.GetRateLimitsReq) *pb.GetRateLimitsResp {
 			t.Helper()
@@ -264,17 +264,17 @@ func TestGubernatorOnThreeMembers(t *testing.T) {
 		t.Errorf("the 13th hit: %v", out[0])
 	}
 	for i, s := range servers {
-		grpcAddr, httpAddr := s.GubernatorAddrs()
+		grpcAddr, httpAddr := s.Addresses().Gubernator, s.Addresses().GubernatorHTTP
 		h, err := pb.NewV1Client(dial(t, grpcAddr)).HealthCheck(t.Context(), &pb.HealthCheckReq{})
 		if err != nil || h.GetStatus() != "healthy" || h.GetPeerCount() != 3 || len(h.GetLocalPeers()) != 3 ||
-			h.GetAdvertiseAddress() != s.GRPCAddr() {
+			h.GetAdvertiseAddress() != s.Addresses().GRPC {
 			t.Errorf("member %d: %v, %v", i, h, err)
 		}
 		if code, text := get(t, "http://"+httpAddr+"/v1/HealthCheck"); code != 200 ||
 			!strings.HasPrefix(text, `{"status":"healthy","message":"","peer_count":3,`) {
 			t.Errorf("member %d: %d, %s", i, code, text)
 		}
-		_, text := get(t, "http://"+s.AdminAddr()+"/metrics")
+		_, text := get(t, "http://"+s.Addresses().Admin+"/metrics")
 		for _, name := range []string{`method="Gubernator GetRateLimits",code="OK"`,
 			`method="POST /v1/GetRateLimits",code="200"`} {
 			if parts := strings.Split(name, ","); !strings.Contains(text, parts[0]) || !strings.Contains(text, parts[1]) {
@@ -287,7 +287,7 @@ func TestGubernatorOnThreeMembers(t *testing.T) {
 // Bad input is refused in the door's form, and others are answered.
 func TestGubernatorBadInput(t *testing.T) {
 	s := gubernatorNodes(t, 1)[0]
-	grpcAddr, httpAddr := s.GubernatorAddrs()
+	grpcAddr, httpAddr := s.Addresses().Gubernator, s.Addresses().GubernatorHTTP
 	client := pb.NewV1Client(dial(t, grpcAddr))
 	many := new(pb.GetRateLimitsReq)
 	for range 1001 {
@@ -355,7 +355,7 @@ func TestGubernatorHealth(t *testing.T) {
 	c, _ := plain()
 	c.Gubernator, c.AllowRequestLimits = GubernatorConfig{Addr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0"}, true
 	s := start(t, c)
-	grpcAddr, httpAddr := s.GubernatorAddrs()
+	grpcAddr, httpAddr := s.Addresses().Gubernator, s.Addresses().GubernatorHTTP
 	whole := `{"status":"healthy","message":"","peer_count":1,"advertise_address":"` + grpcAddr +
 		`","local_peers":[{"grpc_address":"` + grpcAddr + `","data_center":""}],"region_peers":[]}`
 	if code, text := get(t, "http://"+httpAddr+"/v1/HealthCheck"); code != 200 || text != whole {
@@ -393,7 +393,7 @@ identities:
   - {name: poor, certificate: {cn: poor}, may: {check: true}}
 `)
 	s := start(t, c)
-	grpcAddr, httpAddr := s.GubernatorAddrs()
+	grpcAddr, httpAddr := s.Addresses().Gubernator, s.Addresses().GubernatorHTTP
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority.PEM)
 	body, err := protojson.Marshal(&pb.GetRateLimitsReq{Requests: []*pb.RateLimitReq{

@@ -49,7 +49,7 @@ func askedOfGubernator(change func(*pb.RateLimitReq)) portCall {
 		t.Helper()
 		r := &pb.RateLimitReq{Name: "n", UniqueKey: token[len(token)-20:], Hits: 1, Limit: 9, Duration: 60_000}
 		change(r)
-		addr, _ := s.GubernatorAddrs()
+		addr := s.Addresses().Gubernator
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
 		out, err := pb.NewV1Client(dial(t, addr)).GetRateLimits(ctx, &pb.GetRateLimitsReq{Requests: []*pb.RateLimitReq{r}})
 		if err != nil {
@@ -66,7 +66,7 @@ func askedOfEnvoy(change func(*ratelimit.RateLimitDescriptor)) portCall {
 			Value: token[len(token)-20:]}}}
 		change(d)
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
-		_, err := rls.NewRateLimitServiceClient(dial(t, s.EnvoyAddr())).ShouldRateLimit(ctx,
+		_, err := rls.NewRateLimitServiceClient(dial(t, s.Addresses().Envoy)).ShouldRateLimit(ctx,
 			&rls.RateLimitRequest{Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{d}})
 		if err != nil && status.Code(err) != codes.PermissionDenied {
 			t.Error(err)
@@ -78,7 +78,7 @@ func askedOfEnvoy(change func(*ratelimit.RateLimitDescriptor)) portCall {
 func askedOfRedis(commands ...string) portCall {
 	return func(t *testing.T, s *Server, token string) bool {
 		t.Helper()
-		c := redisClient(t, &redis.Options{Addr: s.RedisAddr(), Password: token})
+		c := redisClient(t, &redis.Options{Addr: s.Addresses().Redis, Password: token})
 		refused := 0
 		for _, command := range commands {
 			var args []any

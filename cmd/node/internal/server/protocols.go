@@ -74,14 +74,6 @@ func (p *served) stop(ctx context.Context) error {
 	return p.shutdown(ctx)
 }
 
-// addrOf returns the address of a listener, "" of nil.
-func addrOf(l net.Listener) string {
-	if l == nil {
-		return ""
-	}
-	return l.Addr().String()
-}
-
 func (p *protocols) run(s *Server) {
 	p.resp.run(s)
 	p.spoe.run(s)

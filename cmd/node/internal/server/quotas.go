@@ -31,6 +31,3 @@ func (q *quotaServer) open(s *Server) error {
 		func() error { return server.Serve(gate{q.listener, &s.envoy}, nil) }, server.Shutdown}
 	return nil
 }
-
-// QuotaAddr returns the address of Envoy's rate limit quota service, "" if it is not served.
-func (s *Server) QuotaAddr() string { return addrOf(s.envoy.quotas.listener) }

@@ -16,7 +16,7 @@ func TestQuotas(t *testing.T) {
 	g := newEnvoyGate(t, 0)
 	for name, want := range map[string]codes.Code{"lends": codes.OK, "bank": codes.PermissionDenied,
 		"": codes.Unauthenticated} {
-		stream, err := rlqs.NewRateLimitQuotaServiceClient(g.dial(g.Server.QuotaAddr(), name)).
+		stream, err := rlqs.NewRateLimitQuotaServiceClient(g.dial(g.Server.Addresses().Quotas, name)).
 			StreamRateLimitQuotas(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -24,7 +24,7 @@ func TestRedis(t *testing.T) {
 		nodes = append(nodes, start(t, c))
 	}
 	ask := func(i int, user string) (int, string) {
-		return get(t, "http://"+nodes[i%2].HTTPAddr()+"/v1/check?path=/towns&user="+user)
+		return get(t, "http://"+nodes[i%2].Addresses().HTTP+"/v1/check?path=/towns&user="+user)
 	}
 	for i := range 4 {
 		status, body := ask(i, "ada")
@@ -32,18 +32,18 @@ func TestRedis(t *testing.T) {
 			t.Errorf("check %d: %d %s", i, status, body)
 		}
 	}
-	_, text := get(t, "http://"+nodes[0].AdminAddr()+"/metrics")
+	_, text := get(t, "http://"+nodes[0].Addresses().Admin+"/metrics")
 	if !strings.Contains(text, "weir_table_keys 0\n") || !strings.Contains(text, `source="redis"`) {
 		t.Errorf("the metrics are not those of a node that counts in Redis:\n%s", text)
 	}
-	if status, _ := get(t, "http://"+nodes[0].HTTPAddr()+"/readyz"); status != http.StatusOK {
+	if status, _ := get(t, "http://"+nodes[0].Addresses().HTTP+"/readyz"); status != http.StatusOK {
 		t.Errorf("readyz says %d", status)
 	}
 	redisServer.Stop()
 	if status, body := ask(0, "bob"); status != http.StatusOK || !strings.Contains(body, `"source":"fallback_local"`) {
 		t.Errorf("without Redis: %d %s", status, body)
 	}
-	if status, _ := get(t, "http://"+nodes[0].HTTPAddr()+"/readyz"); status != http.StatusOK {
+	if status, _ := get(t, "http://"+nodes[0].Addresses().HTTP+"/readyz"); status != http.StatusOK {
 		t.Errorf("readyz says %d without Redis, though policies answer", status)
 	}
 }
@@ -58,7 +58,7 @@ func TestRedisPoliciesFillTheTable(t *testing.T) {
 	node := start(t, c)
 	server.Stop()
 	for i := range 3 {
-		status, body := get(t, fmt.Sprint("http://", node.HTTPAddr(), "/v1/check?path=/towns&user=u", i))
+		status, body := get(t, fmt.Sprint("http://", node.Addresses().HTTP, "/v1/check?path=/towns&user=u", i))
 		if status != http.StatusOK || !strings.Contains(body, `"source":"fallback_local"`) ||
 			strings.Contains(body, "overflow") != (i > 0) {
 			t.Errorf("check %d: %d %s", i, status, body)
@@ -67,11 +67,12 @@ func TestRedisPoliciesFillTheTable(t *testing.T) {
 	if n := strings.Count(log.String(), "the table of counters is full"); n != 1 {
 		t.Errorf("the log says %d times that the table is full:\n%s", n, log)
 	}
-	if _, text := get(t, "http://"+node.AdminAddr()+"/metrics"); !strings.Contains(text,
+	if _, text := get(t, "http://"+node.Addresses().Admin+"/metrics"); !strings.Contains(text,
 		`weir_table_overflow_total{bound="table"} 2`) || !strings.Contains(text, "weir_table_max_keys 1\n") {
 		t.Errorf("the metrics do not say that the table is full:\n%s", text)
 	}
-	if _, text := get(t, "http://"+node.HTTPAddr()+"/readyz"); !strings.Contains(text, "the table of counters is full") {
+	_, text := get(t, "http://"+node.Addresses().HTTP+"/readyz")
+	if !strings.Contains(text, "the table of counters is full") {
 		t.Errorf("readyz says %s", text)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // reload asks the node to reload.
 func reload(t *testing.T, s *Server) (status int, body string) {
 	t.Helper()
-	return answerTo(t, http.MethodPost, "http://"+s.AdminAddr()+"/v1/reload", "")
+	return answerTo(t, http.MethodPost, "http://"+s.Addresses().Admin+"/v1/reload", "")
 }
 
 // The answer of a reload has what is in force and what the file is warned of, or all that

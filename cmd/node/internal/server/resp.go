@@ -30,6 +30,3 @@ func (r *respServer) open(s *Server) error {
 	r.served = served{"the server of the Redis protocol", func() error { return server.Serve(bounded) }, server.Shutdown}
 	return nil
 }
-
-// RedisAddr returns the address of the Redis protocol, "" if it is not served.
-func (s *Server) RedisAddr() string { return addrOf(s.protocols.resp.listener) }

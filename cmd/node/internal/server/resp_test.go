@@ -50,7 +50,7 @@ func TestRESPOnThreeMembers(t *testing.T) {
 			join = []string{s.Node().Cluster().Members()[0].Address}
 		}
 		servers = append(servers, s)
-		clients = append(clients, redisClient(t, &redis.Options{Addr: s.RedisAddr()}))
+		clients = append(clients, redisClient(t, &redis.Options{Addr: s.Addresses().Redis}))
 	}
 	for key := range 20 {
 		name := fmt.Sprint("key-", key)
@@ -73,7 +73,7 @@ func TestRESPOnThreeMembers(t *testing.T) {
 			t.Errorf("of a transaction: %v, %v, want %s", out, err, want)
 		}
 	}
-	of := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{servers[1].RedisAddr()}, MaxRedirects: -1})
+	of := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{servers[1].Addresses().Redis}, MaxRedirects: -1})
 	t.Cleanup(func() { of.Close() })
 	for _, want := range []string{"[0 2 1]", "[0 2 0]", "[1 2 0]"} {
 		if out, err := of.Do(t.Context(), "CL.THROTTLE", "of a cluster", 1, 1, 86400).Int64Slice(); err != nil ||
@@ -103,7 +103,7 @@ func TestRESPOnThreeMembers(t *testing.T) {
 		t.Errorf("after FLUSHDB at another member: %s", got)
 	}
 	for i, s := range servers {
-		if _, body := get(t, "http://"+s.AdminAddr()+"/metrics"); !strings.Contains(body, `method="RESP CL.THROTTLE"`) {
+		if _, body := get(t, "http://"+s.Addresses().Admin+"/metrics"); !strings.Contains(body, `method="RESP CL.THROTTLE"`) {
 			t.Errorf("member %d has no metric of its replies", i)
 		}
 	}
@@ -137,7 +137,7 @@ identities:
 			}
 			config.Certificates = []tls.Certificate{pair}
 		}
-		return redisClient(t, &redis.Options{Addr: s.RedisAddr(), TLSConfig: config, Protocol: 2})
+		return redisClient(t, &redis.Options{Addr: s.Addresses().Redis, TLSConfig: config, Protocol: 2})
 	}
 	shop, bank := as("shop"), as("bank")
 	for i, want := range []struct {
@@ -162,8 +162,8 @@ identities:
 			t.Errorf("%q: %s, want %s", name, got, want)
 		}
 	}
-	if got := throttled(t, redisClient(t, &redis.Options{Addr: s.RedisAddr(), Protocol: 2}), "k"); !strings.Contains(got,
-		"EOF") && !strings.Contains(got, "reset") {
+	client := redisClient(t, &redis.Options{Addr: s.Addresses().Redis, Protocol: 2})
+	if got := throttled(t, client, "k"); !strings.Contains(got, "EOF") && !strings.Contains(got, "reset") {
 		t.Errorf("without TLS: %s", got)
 	}
 }

@@ -17,7 +17,7 @@ func TestShareRing(t *testing.T) {
 		c.Rules, c.ShareRing = []byte(townRules), share
 		c.Cluster = &cluster.Config{Name: "node-1", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0"}
 		s := start(t, c)
-		asker, err := client.Open(client.Config{Addrs: []string{s.GRPCAddr()}, Timeout: time.Minute})
+		asker, err := client.Open(client.Config{Addrs: []string{s.Addresses().GRPC}, Timeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

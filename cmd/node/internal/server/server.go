@@ -171,9 +171,9 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		s.closeTracer(ctx)
 		return nil, errors.Join(err, s.closeListeners(), s.audit.Close())
 	}
-	// openEnvoy is the last, as its last step opens a connection.
-	for _, open := range []func() error{func() error { return s.protocols.open(s) }, s.openEnvoy} {
-		if err := open(); err != nil {
+	// That of Envoy is the last, as its last step opens a connection.
+	for _, open := range []func(*Server) error{s.protocols.open, s.envoy.open} {
+		if err := open(s); err != nil {
 			s.closeTracer(ctx)
 			return nil, errors.Join(err, s.service.Close(), s.closeListeners(), s.audit.Close())
 		}
@@ -212,7 +212,7 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	if c.Cluster != nil {
 		member := *c.Cluster
-		member.HTTPAddr, member.GRPCAddr, member.AdminAddr = s.HTTPAddr(), s.GRPCAddr(), s.tcpAdminAddr()
+		member.HTTPAddr, member.GRPCAddr, member.AdminAddr = addrOf(s.http), addrOf(s.grpc), s.admin.tcpAddr()
 		if s.audit.Log != nil {
 			member.PeerRefused = s.audit.peerRefused
 			member.FilesChanged = s.audit.memberFilesChanged
@@ -281,7 +281,7 @@ func (s *Server) open(ctx context.Context) error {
 
 func (s *Server) listen(ctx context.Context) (err error) {
 	c := &s.config
-	if err := s.listenEnvoy(ctx); err != nil {
+	if err := s.envoy.listen(ctx, &s.config); err != nil {
 		return errors.Join(err, s.closeListeners())
 	}
 	for _, l := range []struct {
@@ -348,7 +348,7 @@ func (s *Server) run(ctx context.Context) {
 	for _, a := range []*aside{&s.admin, &s.health} {
 		s.background.serve("a server of operators or probes", s.failed, a.serve)
 	}
-	s.runEnvoy(ctx)
+	s.envoy.run(ctx, s)
 	s.protocols.run(s)
 	if s.access != nil {
 		s.background.start("reading of "+s.config.Permissions, func() { s.access.Follow(ctx) })
@@ -383,12 +383,6 @@ func (s *Server) Ready() error {
 
 // Node returns the node, for use in the same process.
 func (s *Server) Node() *weir.Node { return s.node }
-
-// GRPCAddr returns the address at which gRPC is served.
-func (s *Server) GRPCAddr() string { return s.grpc.Addr().String() }
-
-// HTTPAddr returns the address at which HTTP is served.
-func (s *Server) HTTPAddr() string { return s.http.Addr().String() }
 
 // RulesHash returns the hash of the rules in force, formatted as in metrics.
 func (s *Server) RulesHash() string { return fmt.Sprintf("%016x", s.node.RulesHash()) }

@@ -188,11 +188,11 @@ func TestServes(t *testing.T) {
 	c, log := plain()
 	c.RulesFile = file(t, townRules)
 	s := start(t, c)
-	status, body := get(t, "http://"+s.HTTPAddr()+"/v1/check?path=/towns&user=ada")
+	status, body := get(t, "http://"+s.Addresses().HTTP+"/v1/check?path=/towns&user=ada")
 	if status != http.StatusOK || !strings.Contains(body, `"remaining":2`) {
 		t.Errorf("%d %s", status, body)
 	}
-	conn := dial(t, s.GRPCAddr())
+	conn := dial(t, s.Addresses().GRPC)
 	a, err := weirv1.NewLimiterClient(conn).Check(t.Context(), &weirv1.CheckRequest{Path: "/towns", User: "ada"})
 	if err != nil || a.GetLimits()[0].GetRemaining() != 1 {
 		t.Errorf("%v, %v", a, err)
@@ -202,7 +202,7 @@ func TestServes(t *testing.T) {
 		d.Limit(0).Remaining != 0 {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if status, body = get(t, "http://"+s.HTTPAddr()+
+	if status, body = get(t, "http://"+s.Addresses().HTTP+
 		"/v1/check?path=/towns&user=ada"); status != http.StatusTooManyRequests {
 		t.Errorf("%d %s", status, body)
 	}
@@ -211,15 +211,16 @@ func TestServes(t *testing.T) {
 		t.Errorf("%v, %v", h, err)
 	}
 	for _, path := range []string{"/healthz", "/readyz"} {
-		for _, at := range []string{s.HTTPAddr(), s.HealthAddr()} {
+		for _, at := range []string{s.Addresses().HTTP, s.Addresses().Health} {
 			if status, body := get(t, "http://"+at+path); status != http.StatusOK {
 				t.Errorf("%s: %d %s", path, status, body)
 			}
 		}
 	}
 	for _, path := range []string{"/debug/pprof/", "/metrics", "/v1/top"} {
-		for at, want := range map[string]int{s.HTTPAddr(): http.StatusNotFound, s.HealthAddr(): http.StatusNotFound,
-			s.AdminAddr(): http.StatusOK} {
+		a := s.Addresses()
+		for at, want := range map[string]int{a.HTTP: http.StatusNotFound, a.Health: http.StatusNotFound,
+			a.Admin: http.StatusOK} {
 			if status, body := get(t, "http://"+at+path); status != want {
 				t.Errorf("%s at %s: %d %s", path, at, status, body)
 			}
@@ -228,7 +229,7 @@ func TestServes(t *testing.T) {
 	if log.String() != "" {
 		t.Errorf("there is nothing to tell: %s", log)
 	}
-	_, text := get(t, "http://"+s.AdminAddr()+"/metrics")
+	_, text := get(t, "http://"+s.Addresses().Admin+"/metrics")
 	metrics := families(t, text)
 	for name, want := range map[string]float64{
 		`weir_checks_total{result="allowed",rule="towns",source="owner"}`:        3,
@@ -293,10 +294,10 @@ func TestConfig(t *testing.T) {
 	c.Rules, c.AllowRequestLimits, c.AllowReset, c.MaxKeys, c.AdminAddr, c.HealthAddr = []byte(townRules), true, true, 1,
 		"", ""
 	s := start(t, c)
-	if s.AdminAddr() != "" || s.HealthAddr() != "" {
-		t.Errorf("it serves apart, unasked, at %q and %q", s.AdminAddr(), s.HealthAddr())
+	if s.Addresses().Admin != "" || s.Addresses().Health != "" {
+		t.Errorf("it serves apart, unasked, at %q and %q", s.Addresses().Admin, s.Addresses().Health)
 	}
-	asker := weirv1.NewLimiterClient(dial(t, s.GRPCAddr()))
+	asker := weirv1.NewLimiterClient(dial(t, s.Addresses().GRPC))
 	if a, err := asker.Check(t.Context(), &weirv1.CheckRequest{Path: "/x", User: "ada",
 		Limits: []*weirv1.Limit{{Limit: 1, WindowUs: 1e9}}}); err != nil || !a.GetAllowed() {
 		t.Errorf("limits of a request: %v, %v", a, err)
@@ -449,14 +450,14 @@ func TestReload(t *testing.T) {
 	eventually(t, "the old rules are back", func() bool { return s.RulesHash() == first })
 	s.Reload()
 	reloads := func(result string) float64 {
-		_, text := get(t, "http://"+s.AdminAddr()+"/metrics")
+		_, text := get(t, "http://"+s.Addresses().Admin+"/metrics")
 		return families(t, text)[`weir_rules_reloads_total{result="`+result+`"}`]
 	}
 	eventually(t, "four loads", func() bool { return reloads("success") == 4 })
 	if got := reloads("failure"); got != 2 {
 		t.Errorf("%v failures", got)
 	}
-	if status, body := get(t, "http://"+s.HTTPAddr()+"/readyz"); status != http.StatusOK {
+	if status, body := get(t, "http://"+s.Addresses().HTTP+"/readyz"); status != http.StatusOK {
 		t.Errorf("%d %s", status, body)
 	}
 }
@@ -557,20 +558,20 @@ func TestDrains(t *testing.T) {
 	c, _ := plain()
 	c.Rules, c.ShutdownDelay = []byte(townRules), 2*time.Second
 	s := start(t, c)
-	conn := dial(t, s.GRPCAddr())
+	conn := dial(t, s.Addresses().GRPC)
 	health := healthv1.NewHealthClient(conn)
 	if h, err := health.Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil ||
 		h.GetStatus() != healthv1.HealthCheckResponse_SERVING {
 		t.Fatalf("%v, %v", h, err)
 	}
-	finish := slowRequest(t, s.HTTPAddr())
+	finish := slowRequest(t, s.Addresses().HTTP)
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.Stop() }()
 	eventually(t, "the node says that it is not ready", func() bool {
-		status, _ := get(t, "http://"+s.HTTPAddr()+"/readyz")
+		status, _ := get(t, "http://"+s.Addresses().HTTP+"/readyz")
 		return status == http.StatusServiceUnavailable
 	})
-	if out, err := http.Get("http://" + s.HTTPAddr() + "/v1/check?path=/towns&user=eve"); err != nil ||
+	if out, err := http.Get("http://" + s.Addresses().HTTP + "/v1/check?path=/towns&user=eve"); err != nil ||
 		out.StatusCode != http.StatusOK || !out.Close {
 		t.Errorf("a client that keeps its connection is not told to connect to another node: %+v, %v", out, err)
 	} else {
@@ -585,7 +586,7 @@ func TestDrains(t *testing.T) {
 		t.Errorf("not decided any more: %v, %v", a, err)
 	}
 	eventually(t, "no connection is accepted", func() bool {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.HTTPAddr())
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.Addresses().HTTP)
 		if err == nil {
 			_ = conn.Close()
 		}
@@ -615,7 +616,7 @@ func TestStopIsBounded(t *testing.T) {
 	c, _ := plain()
 	c.Rules, c.ShutdownTimeout = []byte(townRules), time.Second
 	s := start(t, c)
-	stream, err := weirv1.NewLimiterClient(dial(t, s.GRPCAddr())).CheckStream(t.Context())
+	stream, err := weirv1.NewLimiterClient(dial(t, s.Addresses().GRPC)).CheckStream(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -625,7 +626,7 @@ func TestStopIsBounded(t *testing.T) {
 	if m, err := stream.Recv(); err != nil || len(m.GetFlags()) != 1 {
 		t.Fatalf("%v, %v", m, err)
 	}
-	slowRequest(t, s.HTTPAddr())
+	slowRequest(t, s.Addresses().HTTP)
 	err = s.Stop() // without the bound it would wait for a request that never ends
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)

@@ -49,6 +49,3 @@ func (p *spoeServer) open(s *Server) error {
 	p.served = served{"the agent for HAProxy", func() error { return server.Serve(bounded) }, server.Shutdown}
 	return nil
 }
-
-// SPOEAddr returns the address of the agent for HAProxy's filter, "" if it is not served.
-func (s *Server) SPOEAddr() string { return addrOf(s.protocols.spoe.listener) }

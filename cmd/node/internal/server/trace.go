@@ -27,7 +27,7 @@ func (s *Server) openTracer(ctx context.Context) (err error) {
 		name = c.Cluster.Name
 	}
 	s.tracer, err = tracing.Open(ctx, tracing.Config{
-		Endpoint: c.Trace.Endpoint, Ratio: c.Trace.Ratio, Name: cmp.Or(name, s.HTTPAddr()), Version: c.Version, Log: c.Log,
+		Endpoint: c.Trace.Endpoint, Ratio: c.Trace.Ratio, Name: cmp.Or(name, addrOf(s.http)), Version: c.Version, Log: c.Log,
 	})
 	return err
 }

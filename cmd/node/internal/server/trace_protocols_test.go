@@ -64,7 +64,7 @@ func TestTracesOfProxies(t *testing.T) {
 	})
 	const overGRPC, asJSON, proxied, health = "0bf7651916cd43dd8448eb211c80319c", "1bf7651916cd43dd8448eb211c80319c",
 		"2bf7651916cd43dd8448eb211c80319c", "3bf7651916cd43dd8448eb211c80319c"
-	conn := dial(t, nodes[0].EnvoyAddr())
+	conn := dial(t, nodes[0].Addresses().Envoy)
 	asking := func(trace string) context.Context {
 		return metadata.AppendToOutgoingContext(t.Context(), "traceparent", traceparent(trace))
 	}
@@ -106,7 +106,8 @@ func TestTracesOfProxies(t *testing.T) {
 			t.Fatal(err)
 		}
 		send(post, "Traceparent", traceparent(asJSON))
-		get, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+nodes[0].HTTPAddr()+"/v1/auth", nil)
+		to := "http://" + nodes[0].Addresses().HTTP + "/v1/auth"
+		get, err := http.NewRequestWithContext(t.Context(), http.MethodGet, to, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +131,7 @@ func TestTracesOfRedis(t *testing.T) {
 		c.RedisListen, c.AllowReset, c.Trace.Ratio = "127.0.0.1:0", true, 1
 	})
 	user := ownedBy(t, nodes[0], "node-1")
-	c := redisClient(t, &redis.Options{Addr: nodes[0].RedisAddr(), Protocol: 2})
+	c := redisClient(t, &redis.Options{Addr: nodes[0].Addresses().Redis, Protocol: 2})
 	if err := c.Do(t.Context(), "WEIR.CHECK", "/towns", "USER", user).Err(); err != nil {
 		t.Fatal(err)
 	}

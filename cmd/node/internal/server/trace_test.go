@@ -114,7 +114,7 @@ func TestTraces(t *testing.T) {
 	nodes := tracedNodes(t, endpoint, func(*Config) {})
 	user := ownedBy(t, nodes[0], "node-1")
 
-	conn := dial(t, nodes[0].GRPCAddr())
+	conn := dial(t, nodes[0].Addresses().GRPC)
 	var header metadata.MD
 	ask := &weirv1.CheckRequest{Path: "/towns", User: user}
 	asking := func(trace string) context.Context {
@@ -147,7 +147,7 @@ func TestTraces(t *testing.T) {
 	}
 	for _, traceparent := range []string{"00-" + overHTTP + "-b7ad6b7169203331-01", excluded, ""} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
-			"http://"+nodes[0].HTTPAddr()+"/v1/check?path=/towns&user="+user, nil)
+			"http://"+nodes[0].Addresses().HTTP+"/v1/check?path=/towns&user="+user, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
