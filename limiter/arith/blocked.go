@@ -17,7 +17,8 @@ import "github.com/weirlimit/weir/limiter"
 //     up; and the rest of the block, 46 bits.
 //   - other algorithms: the block's end; the instant, 53 bits; and B, 32 bits.
 //
-// One bit of the last number says that counts of MaxUnits are ones beyond it, see mostCounted.
+// One bit of the last number says that counts of MaxUnits are ones beyond it, see mostCounted. If one count of two is
+// MaxUnits and the other is beyond, that bit stands with 0 for the former and 1 for the latter.
 //
 // A sub-window that came from another clock may begin within a second. Stored with a block it begins
 // at the next whole second, so it counts longer by that, and denies no less.
@@ -105,6 +106,9 @@ func (l *rate) stateBlocked(c *Counts) State {
 	var beyond uint64
 	if max(c.A, c.B) > limiter.MaxUnits {
 		beyond = 1
+		if l.alignedStarts() && min(c.A, c.B) == limiter.MaxUnits {
+			a, whole = c.A-limiter.MaxUnits, c.B-limiter.MaxUnits
+		}
 	}
 	switch {
 	case !l.alignedStarts():
@@ -157,7 +161,10 @@ func (l *rate) openBlocked(s *State) Counts {
 		c.Time = (limiter.Tick(b.at) - earlySeconds) * limiter.Second
 		c.Until = c.Time + limiter.Tick(b.part) - 1<<(afterBits-1)
 	}
-	if c.A, c.B = b.a, b.whole; beyond {
+	switch c.A, c.B = b.a, b.whole; {
+	case beyond && max(c.A, c.B) == 1:
+		c.A, c.B = limiter.MaxUnits+c.A, limiter.MaxUnits+c.B
+	case beyond:
 		c.A, c.B = beyondMost(c.A), beyondMost(c.B)
 	}
 	return c

@@ -65,7 +65,7 @@ func TestAStateDuringABlockHasAllBits(t *testing.T) {
 			kept(l, Counts{Time: between(-2*longest/limiter.Millisecond, 2*longest/limiter.Millisecond) * limiter.Millisecond,
 				Until: between(1, longest), A: units(limiter.MaxUnits), B: units(limiter.MaxUnits)})
 			beyond := Counts{Time: start, Until: max(1, between(start-17*year, start+3*longest)), A: limiter.MaxUnits + 1,
-				B: units(limiter.MaxUnits - 1)}
+				B: units(limiter.MaxUnits)}
 			kept(l, beyond)
 			beyond.A, beyond.B = beyond.B, beyond.A
 			kept(l, beyond)

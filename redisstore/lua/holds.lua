@@ -296,13 +296,13 @@ local function listed(s, want, parts, all)
     if k > 0 then
       _, sum, high = entry(s, k - 1)
     end
-    local units = counted(s, sum, high)
+    local upTo, above = s.last, s.lastHigh
     for j = 1, n do
       if parts[j].t > t then
-        units = units - parts[j].units
+        upTo, above = plus(upTo, above, -parts[j].units)
       end
     end
-    return units <= room
+    return minus(upTo, above, sum or s.base, high or s.baseHigh) <= room
   end
   if not all and not fits(parts[#parts].over - p[3], #parts) then
     return

@@ -1,7 +1,8 @@
 -- What every script begins with. Numbers here are doubles: whole ones are exact
 -- up to 2^53, and nothing else is ever computed with. Instants and spans are in
--- ticks of a microsecond. Units go to 2^53-1, and counts to 2^53, so one that is there is beyond. A sum of two may be rounded where it is
--- 2^53 or more, never to less than 2^53, so it may be compared and bounded, but not stored.
+-- ticks of a microsecond. Units go to 2^53-1, and counts to 2^53, so one that is there is beyond.
+-- A sum of two may be rounded where it is 2^53 or more, never to less than 2^53. So it may be
+-- compared and bounded, but neither stored nor lowered.
 --
 -- ARGV[1] is a JSON list: the instant (-1: the server's clock), milliseconds by
 -- which keys outlive their use, and what the script itself takes. Empty, it stands
