@@ -171,9 +171,9 @@ func (n *Node) amendBy(ctx context.Context, set *rules.Set, r *Request, a limite
 		return out, fmt.Errorf("%w: the check was charged to counters that this request does not name, and the reservation "+
 			"stands: repeat what the check had of what this request lacks: %.1000s", ErrInvalid, strings.Join(lacking, ", "))
 	case out.State == limiter.AmendDiffers && out.First == 0:
-		return out, fmt.Errorf("%w: rules of the request draw different numbers on one quota, which reserved %d units for "+
-			"them, and one number cannot settle these: say how much was used of each attribute that states a cost, or cancel "+
-			"the reservation", ErrCosts, out.Estimate)
+		return out, fmt.Errorf("%w: rules of the request draw different numbers on one quota, and the first counter has "+
+			"reserved %d units, so one number cannot settle all: say how much was used of each attribute that states a cost, "+
+			"or cancel the reservation", ErrCosts, out.Estimate)
 	case out.State == limiter.AmendDiffers:
 		return out, fmt.Errorf("%w: the rules of the request have reserved %d and %d units, and one number cannot settle "+
 			"both: say how much was used of each attribute that states a cost, such as {tokens: 800, udollars: 1930}, or "+

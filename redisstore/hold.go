@@ -138,15 +138,15 @@ func (m *amending) settle(ctx context.Context, a limiter.Amend, dry bool) (out l
 		}
 		state := limiter.AmendState(r[1])
 		inForce, shape = inForce+int(r[6]%32), max(shape, arith.Shape(r[6]/32))
+		if r[4] > 0 && r[5] > 0 {
+			e.Add(m.charge.Key(int(r[5])-1), uint64(r[4]))
+		}
 		if state == limiter.AmendDiffers {
 			differs = limiter.Amended{State: state, Estimate: uint64(r[2]), First: uint64(r[3])}
 			continue
 		}
 		m.known = m.known || state != limiter.AmendCharged && state != limiter.AmendUnknown
 		held = held || state == limiter.AmendDone || r[6] >= 32
-		if r[4] > 0 && r[5] > 0 {
-			e.Add(m.charge.Key(int(r[5])-1), uint64(r[4]))
-		}
 		if rank := settledRank(state); rank > best {
 			best, out.State = rank, state
 		}
@@ -159,15 +159,15 @@ func (m *amending) settle(ctx context.Context, a limiter.Amend, dry bool) (out l
 		out.Over = max(out.Over, uint64(r[3]))
 	}
 	m.whole = dry && !a.Named && inForce > 0 && (!held || shape.Whole(inForce))
-	switch {
+	switch all, differ := e.Differ(shape); {
 	case out.State == limiter.AmendSettled:
 		out.Estimate = 0
 	case dry && a.Lacks && inForce < shape.Keys():
 		return limiter.Amended{State: limiter.AmendLacks}, nil // before the costs: whoever lacks one cannot name all
+	case differ && (dry || differs.State == limiter.AmendDiffers):
+		return all, nil
 	case differs.State == limiter.AmendDiffers:
 		return differs, nil
-	case dry && e.Other != 0:
-		return limiter.Amended{State: limiter.AmendDiffers, Estimate: e.First, First: e.Other}, nil
 	}
 	return out, nil
 }

@@ -73,3 +73,51 @@ rules:
 		}
 	}
 }
+
+// A settlement that one number cannot make names the same estimates in memory, in Redis and in a Redis Cluster,
+// whatever is wrong with the number first.
+func TestWhatDiffersIsNamedAlike(t *testing.T) {
+	srv, masters := startServer(t), startCluster(t)
+	const head = "version: 1\ndefaults: {key: [user], algorithm: fixed_window}\n"
+	for name, row := range map[string]struct {
+		file     string
+		cost     map[string]string
+		settled  int64
+		estimate uint64
+		first    uint64
+	}{
+		"draws that add up, and rules": {head + `
+quotas:
+  - {name: units, key: [user], limits: [1000000/day]}
+rules:
+  - {name: requests, continue: true, limits: [100/day], quotas: [{name: units, cost: 1}]}
+  - {name: pages, continue: true, limits: [1000/day], cost: 5, quotas: [{name: units, cost: 3}]}
+  - {name: tokens, limits: [40000/day], cost: {from: "attr:tokens"}}
+`, map[string]string{"tokens": "2000"}, 800, 1, 0},
+		"numbers whose products are rounded": {head + `
+rules:
+  - {name: small, continue: true, limits: [9007199254740991/day], cost: {from: "attr:small"}}
+  - {name: large, limits: [9007199254740991/day], cost: {from: "attr:large"}}
+`, map[string]string{"small": "9007199254740990", "large": "9007199254740991"}, 1<<40 + 1, 1<<53 - 2, 1<<53 - 1},
+	} {
+		for in, backend := range map[string]weir.Backend{"memory": nil,
+			"redis":   openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}),
+			"cluster": openStore(t, clusterConfig(masters))} {
+			n, err := weir.Open(t.Context(), weir.Config{Rules: []byte(row.file), Backend: backend})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := weir.Request{User: name, ID: "1", Hold: time.Minute, Attributes: row.cost}
+			if d, err := n.Check(t.Context(), r); err != nil || !d.Allowed {
+				t.Fatalf("%s, %s: %+v, %v", name, in, d, err)
+			}
+			a, err := n.Settle(t.Context(), r, row.settled)
+			if !errors.Is(err, weir.ErrCosts) || a.Estimate != row.estimate || a.First != row.first {
+				t.Errorf("%s, %s: %+v, %v", name, in, a, err)
+			}
+			if err := n.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

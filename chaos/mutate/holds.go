@@ -82,22 +82,31 @@ func ofHolds() []mutation {
 				"is := e.cost() > 0"},
 		}},
 		{name: "one number settles one cost", pkg: "./limiter/limitertest", test: "^TestTranscriptsAreRight$", edits: []edit{
-			{"limiter/table/amend.go", "	case !a.Extend && !a.Named && estimates.Other != 0:\n", "	case false:\n"},
+			{"limiter/arith/amend.go", "	case e.other != 0:\n", "	case false:\n"},
 		}},
 		{name: "redis: one number settles one cost", pkg: "./redisstore", test: "^TestRedisConforms$", edits: []edit{
 			{"redisstore/lua/amend.lua", "compared > 0 and n ~= rule and", "compared < 0 and n ~= rule and"},
 		}},
+		{name: "redis: costs are compared by ratios that are not rounded", pkg: "./redisstore",
+			test: "^TestWhatDiffersIsNamedAlike$", edits: []edit{
+				{"redisstore/lua/amend.lua", "  return a / of == c / by and b / of == d / by\n", "  return a * d == b * c\n"},
+			}},
+		{name: "redis: slots whose draws add up are named as in memory", pkg: "./redisstore",
+			test: "^TestWhatDiffersIsNamedAlike$", edits: []edit{
+				{"redisstore/hold.go", "	case differ && (dry || differs.State == limiter.AmendDiffers):\n",
+					"	case differ && dry && !shape.Unlike():\n"},
+			}},
 		{name: "redis: slots are compared before they settle", pkg: "./redisstore", test: "^TestCostsOfSeveralSlots$",
 			edits: []edit{
-				{"redisstore/hold.go", "	case dry && e.Other != 0:\n", "	case false:\n"},
+				{"redisstore/hold.go", "differ && (dry ||", "differ && (false ||"},
 			}},
 		{name: "owners are compared before they settle", pkg: cluster, test: "^TestSettlementsOfSeveralRulesAskForEstimates$",
 			edits: []edit{
-				{"internal/cluster/route/amend.go", "	case (e.Other != 0 || ", "	case (false || "},
+				{"internal/cluster/route/amend.go", "	case differ && !how.Named", "	case differ && how.Named && !how.Named"},
 			}},
 		{name: "draws of different costs are not one number", pkg: "./limiter/limitertest",
 			test: "^TestNodeConforms$/^Transcripts$/^holds_costs_quota$", edits: []edit{
-				{"limiter/table/amend.go", "estimates.First != 0 && shape.Unlike():\n", "false:\n"},
+				{"limiter/arith/amend.go", "e.first != 0 && s.Unlike():\n", "false:\n"},
 			}},
 		{name: "redis: draws of different costs are not one number", pkg: "./redisstore", test: "^TestRedisConforms$",
 			edits: []edit{
@@ -105,7 +114,7 @@ func ofHolds() []mutation {
 			}},
 		{name: "draws of different costs at several owners are not one number", pkg: "./cluster",
 			test: "^TestWhatAReservationLacks$", edits: []edit{
-				{"internal/cluster/route/amend.go", " || e.First != 0 && shape.Unlike()) &&", ") &&"},
+				{"internal/cluster/route/amend.go", "e.Differ(shape)", "e.Differ(0 * shape)"},
 				{"internal/cluster/mesh/requests.go", "Shape: uint8(c.Shape)", "Shape: uint8(c.Shape) & 31"},
 			}},
 		{name: "a reservation is settled by what named its counters", pkg: "./limiter/limitertest",
@@ -146,7 +155,7 @@ func ofHolds() []mutation {
 			}},
 		{name: "one number settles one cost beside a quota", pkg: "./cluster",
 			test: "^TestOneNumberSettlesOneCostBesideAQuota$", edits: []edit{
-				{"limiter/arith/amend.go", "!proportional(estimate, e.First, k.Cost, e.cost)",
+				{"limiter/arith/amend.go", "!proportional(estimate, e.first, k.Cost, e.cost)",
 					"k.Cost == e.cost && estimate != e.First"},
 			}},
 		{name: "a repetition needs no id of keys that cost nothing", pkg: "./cluster",

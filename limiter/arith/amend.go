@@ -11,10 +11,9 @@ import (
 // have reserved the same: what was used of one unit, such as tokens, is not what was used of another, such
 // as requests. The zero value has none.
 type Estimates struct {
-	rule *limiter.Rule
-	cost uint64
-	// First is the estimate of the first key, and Other the first that differs from it; 0 if none does.
-	First, Other uint64
+	rule         *limiter.Rule
+	cost         uint64
+	first, other uint64 // the estimate of the first key, and the first that differs from it; 0 if none does
 }
 
 // Compared reports whether the estimate of a key is compared with those of others. It is not if the rule is in
@@ -33,9 +32,23 @@ func (e *Estimates) Add(k *Key, estimate uint64) {
 	switch {
 	case !k.Compared():
 	case e.rule == nil:
-		e.rule, e.cost, e.First = k.Rule, k.Cost, estimate
-	case k.Rule.Name != e.rule.Name && e.Other == 0 && !proportional(estimate, e.First, k.Cost, e.cost):
-		e.Other = estimate
+		e.rule, e.cost, e.first = k.Rule, k.Cost, estimate
+	case k.Rule.Name != e.rule.Name && e.other == 0 && !proportional(estimate, e.first, k.Cost, e.cost):
+		e.other = estimate
+	}
+}
+
+// Differ reports whether one number cannot settle what was added, of a reservation of a shape, and returns what says
+// so. Draws that add up in one key are no number of any rule, so they are told before rules that differ, and without
+// an estimate that differs.
+func (e *Estimates) Differ(s Shape) (limiter.Amended, bool) {
+	switch {
+	case e.first != 0 && s.Unlike():
+		return limiter.Amended{State: limiter.AmendDiffers, Estimate: e.first}, true
+	case e.other != 0:
+		return limiter.Amended{State: limiter.AmendDiffers, Estimate: e.first, First: e.other}, true
+	default:
+		return limiter.Amended{}, false
 	}
 }
 

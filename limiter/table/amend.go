@@ -91,14 +91,12 @@ func (t *Table) amend(now limiter.Tick, c *arith.Charge, a limiter.Amend, final 
 		}
 		estimates.Add(k, m.was)
 	}
+	differs, differ := estimates.Differ(shape)
 	switch {
 	case a.Lacks && inForce < shape.Keys():
 		return limiter.Amended{State: limiter.AmendLacks}, changed, decided
-	case !a.Extend && !a.Named && estimates.First != 0 && shape.Unlike():
-		return limiter.Amended{State: limiter.AmendDiffers, Estimate: estimates.First}, changed, decided
-	case !a.Extend && !a.Named && estimates.Other != 0:
-		return limiter.Amended{State: limiter.AmendDiffers, Estimate: estimates.First, First: estimates.Other}, changed,
-			decided
+	case differ && !a.Extend && !a.Named:
+		return differs, changed, decided
 	case known == 0 && (a.Extend || a.IgnoreUnknown):
 		out.State = limiter.AmendUnknown
 		return out, changed, decided

@@ -92,19 +92,33 @@ for _, id in ipairs(ids) do
     return {now, SETTLED, id.was, 0, 0, 0, 0}
   end
 end
-local compared, rule, used = 0, 0, 0 -- used: what the first that is compared is settled with
+-- Products of two costs may be rounded, so their ratios are compared in lowest terms.
+local function proportional(a, b, c, d)
+  local function common(a, b)
+    while b > 0 do
+      a, b = b, math.fmod(a, b)
+    end
+    return a
+  end
+  local of, by = common(a, b), common(c, d)
+  return a / of == c / by and b / of == d / by
+end
+
+local compared, rule, used, other = 0, 0, 0, 0 -- used: what the first that is compared is settled with
 for _, id in ipairs(ids) do
   local n = head[3 + 2 * id.first]
   if id.hold and n > 0 then
-    if compared > 0 and n ~= rule and id.was * used ~= compared * id.cost then
-      return {now, DIFFERS, compared, id.was, 0, 0, inForce + 32 * shape}
+    if compared > 0 and n ~= rule and other == 0 and not proportional(id.was, compared, id.cost, used) then
+      other = id.was
     elseif compared == 0 then
       compared, rule, used = id.was, n, id.cost
     end
   end
 end
 if compared > 0 and shape >= UNLIKE then
-  return {now, DIFFERS, compared, 0, 0, 0, inForce + 32 * shape}
+  return {now, DIFFERS, compared, 0, compared, rule, inForce + 32 * shape}
+elseif other > 0 then
+  return {now, DIFFERS, compared, other, compared, rule, inForce + 32 * shape}
 end
 if ignore == 0 and known > 0 and (not estimate or shape > 0 and inForce == shape % UNLIKE) then
   ignore = 1 -- the check has charged no other keys, see arith.Shape, or it is settled already

@@ -92,6 +92,7 @@ func (s *fanOut) compared(t *Turn, all []*Call, first []*portion, lacks bool) {
 			e.Add(k, a.Estimate)
 		}
 	}
+	differs, differ := e.Differ(shape)
 	switch how := s.parts[0].call.task.amend; {
 	case unanswered:
 		for _, r := range s.parts {
@@ -101,9 +102,8 @@ func (s *fanOut) compared(t *Turn, all []*Call, first []*portion, lacks bool) {
 		s.parts[0].call.result.outcome.Amended = final
 	case lacks && inForce < shape.Keys():
 		s.parts[0].call.result.outcome.Amended = &limiter.Amended{State: limiter.AmendLacks}
-	case (e.Other != 0 || e.First != 0 && shape.Unlike()) && !how.Named && !how.Extend:
-		s.parts[0].call.result.outcome.Amended = &limiter.Amended{State: limiter.AmendDiffers, Estimate: e.First,
-			First: e.Other}
+	case differ && !how.Named && !how.Extend:
+		s.parts[0].call.result.outcome.Amended = &differs
 	default:
 		for _, r := range s.parts {
 			uncharged := r.charge.Key(0).Rule.Shadow || !how.Named && (!held || shape.Whole(inForce))
