@@ -2,24 +2,28 @@ package arith
 
 import "github.com/weirlimit/weir/limiter"
 
-// setHash adds a limit and its cost to the hash of a receipt's set, by multiplication
+// setHash adds a limit, by its [CountsID], and its cost to the hash of a receipt's set, by multiplication
 // with the 64-bit FNV prime.
 func setHash(h uint64, l *rate, cost uint64) uint64 {
-	return (h ^ l.NameID ^ cost<<1) * 1099511628211
+	return (h ^ l.Counts ^ cost<<1) * 1099511628211
 }
 
 // Fits reports whether the receipt was issued for a charge with these keys, costs and
-// limits.
+// limits, or limits that count alike.
 func (c *Charge) Fits(r limiter.Receipt) bool {
 	f := Fields(&r)
-	var h uint64
+	return f.Charged != 0 && f.Set == c.Set()
+}
+
+// Set returns what the receipts of the charge have as their set.
+func (c *Charge) Set() (h uint64) {
 	for i := range c.Len() {
 		k := c.Key(i)
 		for _, l := range k.Rule.Limits {
 			h = setHash(h, of(l), k.Cost)
 		}
 	}
-	return f.Charged != 0 && h == f.Set
+	return h
 }
 
 // Credit returns [limiter.Credit] in the form in which it fits the charge. It is for deciders.

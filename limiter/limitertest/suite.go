@@ -38,6 +38,7 @@ func Run(t *testing.T, f Factory) {
 		{"RefundsBounds", refundsBounds},
 		{"ChangedLimits", changedLimits},
 		{"ChangedLimitsBounds", changedLimitsBounds},
+		{"ChangedLimitsRefunds", changedLimitsRefunds},
 		{"ThereAndBack", thereAndBack},
 		{"SlotsThereAndBack", slotsThereAndBack},
 		{"WideSlots", wideSlots},
