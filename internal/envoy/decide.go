@@ -89,11 +89,11 @@ type batch struct {
 	peeks    []bool
 }
 
-func (b *batch) add(it *item, cost uint32) { b.ask(it, cost, cost == 0) }
+func (b *batch) add(it *item, cost uint64) { b.ask(it, cost, cost == 0) }
 
 // ask adds the question whether an item has room for a cost, which is charged unless peek is
 // set.
-func (b *batch) ask(it *item, cost uint32, peek bool) {
+func (b *batch) ask(it *item, cost uint64, peek bool) {
 	r := request(it)
 	r.Cost = limiter.Units(int64(cost))
 	b.items, b.requests, b.peeks = append(b.items, it), append(b.requests, r), append(b.peeks, peek)
@@ -129,8 +129,8 @@ func (it *item) uncounted() bool {
 	if it.counter != nil {
 		return false
 	}
-	// A limit of 0 admits nothing.
-	it.over = it.limit != nil && !it.limit.Unlimited && it.hits > 0 && !it.back
+	// A limit of 0 admits nothing. The original lets those that only look pass until something was counted.
+	it.over = it.limit != nil && !it.limit.Unlimited && !it.back
 	return true
 }
 
@@ -161,7 +161,7 @@ func (c charger) each(ctx context.Context, items []item) error {
 	if err := c.credit(ctx, credits); err != nil {
 		return err
 	}
-	return c.looks(ctx, items)
+	return c.looks(ctx, items, &b)
 }
 
 // charge adds an item that is charged whether it is over its limit or not. What is left for several hits is
@@ -172,7 +172,7 @@ func (b *batch) charge(it *item) {
 		b.add(it, 0)
 		b.requests[len(b.requests)-1].ID = "" // it charges nothing
 	}
-	most := uint32(it.counter.Capacity()) // of a bucket its burst; no limit of the protocol is above 32 bits
+	most := it.counter.Capacity() // of a bucket its burst
 	b.add(it, min(it.hits, most))
 	if it.hits > most {
 		// More than the limit ever admits is over it, and leaves it over: what the
@@ -195,7 +195,7 @@ func (c charger) stops(ctx context.Context, items []item) (stop bool, err error)
 		}
 	}
 	if err = c.decide(ctx, &b, (*item).told); err == nil {
-		err = c.looks(ctx, items)
+		err = c.looks(ctx, items, new(batch))
 	}
 	return err == nil && c.denies(items), err
 }
@@ -243,8 +243,9 @@ func (it *item) told(d *limiter.Decision) {
 }
 
 // looks decides the descriptors that only look. They are over their limit if more was
-// charged than it admits; a peek tells only whether one more would be.
-func (c charger) looks(ctx context.Context, items []item) error {
+// charged than it admits; a peek tells only whether one more would be. b is what was charged with them: what comes
+// after a look in the request counts after it.
+func (c charger) looks(ctx context.Context, items []item, b *batch) error {
 	for i := range items {
 		it := &items[i]
 		if it.counter == nil || it.back || it.held != notHeld || it.hits > 0 || !it.over || c.mode == Atomic ||
@@ -258,9 +259,16 @@ func (c charger) looks(ctx context.Context, items []item) error {
 			return err
 		}
 		it.over = false
+		most := uint64(it.limit.Requests)
+		for j := len(b.items) - 1; j >= 0 && b.items[j] != it; j-- {
+			if next := b.items[j]; !b.peeks[j] && next.key == it.key && next.counter == it.counter {
+				n, _ := b.requests[j].Cost.Value(0)
+				most += n
+			}
+		}
 		for _, l := range e.Limits {
 			for _, w := range l.Counts {
-				it.over = it.over || w.Count > uint64(it.limit.Requests)
+				it.over = it.over || w.Count > most
 			}
 		}
 	}

@@ -72,7 +72,7 @@ func (v *reserver) looks(items []item) *batch {
 	var b batch
 	for i := range items {
 		if it := &items[i]; it.counter != nil && it.held == reserves {
-			b.ask(it, it.limit.Form.Estimate, true)
+			b.ask(it, uint64(it.limit.Form.Estimate), true)
 		}
 	}
 	return &b

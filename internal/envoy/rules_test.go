@@ -54,6 +54,35 @@ func TestNegativeHits(t *testing.T) {
 	f.is("over; over 3/minute left 0", "a=1 hits=1") // of five that were counted, one came back
 }
 
+// A limit of 0 is over for who only looks, too: with hits_addend 0 for each request and the real cost at its end, a
+// client that is to have nothing would never be denied otherwise.
+func TestALookAtNothing(t *testing.T) {
+	inBothModes(t, twoKeys+"  - {key: none, rate_limit: {unit: day, requests_per_unit: 0}}\n", allowRefunds,
+		func(t *testing.T, f *fixture) {
+			f.is("over; ok 3/minute left 3, 60s; over 0/day left 0", "a=1 hits=0", "none=1 hits=0")
+			f.is("ok; ok 0/day left 0", "none=1 hits=0 back")
+		})
+}
+
+// A look sees what the descriptors before it charge, and not what those after it do.
+func TestALookBeforeACharge(t *testing.T) {
+	f := newFixture(t, twoKeys, nil)
+	f.is("ok; ok 1/hour left 0, 3600s; ok 1/hour left 0", "b=1", "b=1 hits=0")
+	f.is("over; ok 1/hour left 0, 3600s; over 1/hour left 0, 3600s; ok 1/hour", "b=1 hits=0", "b=1", "b=2")
+	f.is("over; over 1/hour left 0", "b=1 hits=0")
+	f.is("over; ok 3/minute left 3, 60s; over 3/minute left 0, 60s; over 3/minute", "a=1 hits=0", "a=1 hits=9", "a=1 hits=0")
+}
+
+// More hits than 32 bits hold are over each limit.
+func TestHitsBeyondEachLimit(t *testing.T) {
+	inBothModes(t, "domain: edge\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 4294967295}}]\n", nil,
+		func(t *testing.T, f *fixture) {
+			f.is("ok; ok 4294967295/day left 1", "a=1 hits=4294967294")
+			f.is("over; over 4294967295/day", "a=2 hits=4294967296")
+			f.is("over; over 4294967295/day", "a=3 hits=18446744073709551615")
+		})
+}
+
 // A denial in atomic mode takes no hits back either: all or nothing.
 func TestNegativeHitsOfADeniedRequest(t *testing.T) {
 	f := newFixture(t, twoKeys, func(o *envoy.Options) { o.Mode, o.Config.AllowRefunds = envoy.Atomic, true })

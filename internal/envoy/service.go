@@ -322,7 +322,7 @@ type item struct {
 	key     string
 	by      *asker // whose counters they are
 	id      string // by which its hits are charged once; empty: each time
-	hits    uint32
+	hits    uint64
 	back    bool     // the hits are taken back
 	held    held     // what it is about a reservation
 	labels  []string // of its statistics
@@ -431,9 +431,10 @@ func (s *Service) item(it *item, c *config.Config, in *rls.RateLimitRequest, i i
 	return nil
 }
 
-func hitsOf(in *rls.RateLimitRequest, i int) uint32 {
+// hitsOf returns the hits of a descriptor. More than a node counts are more than any limit admits.
+func hitsOf(in *rls.RateLimitRequest, i int) uint64 {
 	if own := in.GetDescriptors()[i].GetHitsAddend(); own != nil {
-		return uint32(min(own.GetValue(), 1<<32-1))
+		return min(own.GetValue(), limiter.MaxUnits)
 	}
-	return max(1, in.GetHitsAddend())
+	return uint64(max(1, in.GetHitsAddend()))
 }

@@ -136,7 +136,7 @@ func (s *stats) decided(it *item) {
 	if it.limit == nil || len(it.labels) == 0 {
 		return
 	}
-	c, hits := s.of(it.labels), uint64(it.hits)
+	c, hits := s.of(it.labels), it.hits
 	if it.back {
 		c.negative.Add(hits)
 		return

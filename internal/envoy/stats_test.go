@@ -141,7 +141,7 @@ descriptors:
 		{"k", []uint64{9, 5, 5}, Hits{Total: 19, Within: 9, Near: 1 + 1, Over: 4 + 5}},
 		{"k", []uint64{15}, Hits{Total: 15, Near: 2, Over: 5}},
 		{"k", []uint64{15, 3, 0}, Hits{Total: 18, Near: 2, Over: 8}},
-		{"k", []uint64{10, 1 << 40}, Hits{Total: 10 + 1<<32 - 1, Within: 10, Near: 2, Over: 1<<32 - 1}},
+		{"k", []uint64{10, 1 << 40}, Hits{Total: 10 + 1<<40, Within: 10, Near: 2, Over: 1 << 40}},
 		{"s", []uint64{7, 5, 1}, Hits{Total: 13, Within: 7, Near: 2, Over: 3, Shadow: 3}},
 		{"zero", []uint64{3, 0}, Hits{Total: 3, Over: 3}},
 		{"u", []uint64{3, 1}, Hits{Total: 4, Within: 4}},
