@@ -70,7 +70,8 @@ func TestALookBeforeACharge(t *testing.T) {
 	f.is("ok; ok 1/hour left 0, 3600s; ok 1/hour left 0", "b=1", "b=1 hits=0")
 	f.is("over; ok 1/hour left 0, 3600s; over 1/hour left 0, 3600s; ok 1/hour", "b=1 hits=0", "b=1", "b=2")
 	f.is("over; over 1/hour left 0", "b=1 hits=0")
-	f.is("over; ok 3/minute left 3, 60s; over 3/minute left 0, 60s; over 3/minute", "a=1 hits=0", "a=1 hits=9", "a=1 hits=0")
+	f.is("over; ok 3/minute left 3, 60s; over 3/minute left 0, 60s; over 3/minute", "a=1 hits=0", "a=1 hits=9",
+		"a=1 hits=0")
 }
 
 // More hits than 32 bits hold are over each limit.
