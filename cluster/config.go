@@ -184,7 +184,7 @@ func (c *Config) OpenMember(ctx context.Context, n *engine.Node) (engine.Decider
 	if err != nil {
 		return nil, nil, err
 	}
-	return m, m, nil
+	return m.decider, m, nil
 }
 
 // withDefaults fills in defaults, and returns an error for values that are not valid.

@@ -7,20 +7,20 @@ import (
 )
 
 // ExportCounters implements [engine.Counters].
-func (m *member) ExportCounters(part int, f func(*table.Table, limiter.Tick)) (mine bool) {
-	if m.enter() != nil {
+func (x *decider) ExportCounters(part int, f func(*table.Table, limiter.Tick)) (mine bool) {
+	if x.enter() != nil {
 		return false
 	}
-	defer m.closing.RUnlock()
-	return m.core.ExportCounters(part, f)
+	defer x.closing.RUnlock()
+	return x.member.core.ExportCounters(part, f)
 }
 
 // ImportCounter implements [engine.Counters].
-func (m *member) ImportCounter(part int, of func(limiter.Tick) (table.Entry, bool), replace, dry bool) (engine.Imported,
-	error) {
-	if err := m.enter(); err != nil {
+func (x *decider) ImportCounter(part int, of func(limiter.Tick) (table.Entry, bool), replace,
+	dry bool) (engine.Imported, error) {
+	if err := x.enter(); err != nil {
 		return engine.ImportedElsewhere, err
 	}
-	defer m.closing.RUnlock()
-	return m.core.ImportCounter(part, of, replace, dry)
+	defer x.closing.RUnlock()
+	return x.member.core.ImportCounter(part, of, replace, dry)
 }

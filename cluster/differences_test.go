@@ -28,10 +28,10 @@ func TestDiffering(t *testing.T) {
 // A difference is logged once, and its end too.
 func TestDifferencesAreLoggedOnce(t *testing.T) {
 	var said bytes.Buffer
-	m := &member{log: slog.New(slog.NewTextHandler(&said, nil))}
+	m := &census{member: &member{log: slog.New(slog.NewTextHandler(&said, nil))}}
 	for _, now := range []string{"", "a 2025c, b 2025b", "a 2025c, b 2025b", "", ""} {
 		m.zones.now = now
-		m.reportDifferences()
+		m.report()
 	}
 	if text := said.String(); strings.Count(text, "level=WARN") != 1 || strings.Count(text, "level=INFO") != 1 ||
 		!strings.Contains(text, `releases="a 2025c, b 2025b"`) {

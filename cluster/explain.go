@@ -15,14 +15,14 @@ import (
 
 // Explain implements [engine.Decider]: it makes one decision of the members'
 // explanations.
-func (m *member) Explain(ctx context.Context, q *engine.Question, d *limiter.Decision) (*limiter.Explanation, error) {
-	now := m.Now()
-	if err := m.enter(); err != nil {
+func (x *decider) Explain(ctx context.Context, q *engine.Question, d *limiter.Decision) (*limiter.Explanation, error) {
+	now := x.member.Now()
+	if err := x.enter(); err != nil {
 		return nil, err
 	}
-	defer m.closing.RUnlock()
+	defer x.closing.RUnlock()
 	told := make(chan []route.Explained, 1)
-	m.core.Explain(&q.Charge, func(all []route.Explained) { told <- all })
+	x.member.core.Explain(&q.Charge, func(all []route.Explained) { told <- all })
 	var all []route.Explained
 	select {
 	case all = <-told: // the deadline bounds it
@@ -31,22 +31,22 @@ func (m *member) Explain(ctx context.Context, q *engine.Question, d *limiter.Dec
 	}
 	var limits []limiter.LimitExplanation
 	for i := range all {
-		x := &all[i]
-		owner, by := m.named(x.Owner), m.named(x.By)
-		if x.By == 0 || x.Mute {
-			return nil, unexplained(owner, by, q.Name(i), m.config.Deadline)
+		one := &all[i]
+		owner, by := x.member.census.named(one.Owner), x.member.census.named(one.By)
+		if one.By == 0 || one.Mute {
+			return nil, unexplained(owner, by, q.Name(i), x.member.config.Deadline)
 		}
 		heir := ""
-		if _, _, at, _ := m.core.Claim(table.PartitionOf(q.Charge.Key(i))); at != 0 && at != x.Owner {
-			heir = m.named(at).Name
+		if _, _, at, _ := x.member.core.Claim(table.PartitionOf(q.Charge.Key(i))); at != 0 && at != one.Owner {
+			heir = x.member.census.named(at).Name
 		}
-		for j := range x.Limits {
-			l := &x.Limits[j]
+		for j := range one.Limits {
+			l := &one.Limits[j]
 			if l.Owner, l.ToldBy = owner.Name, by.Name; heir != "" {
 				l.State = append(l.State, limiter.Field{Name: "copy", Value: "at " + heir})
 			}
 		}
-		limits = append(limits, x.Limits...)
+		limits = append(limits, one.Limits...)
 	}
 	route.Together(all, d)
 	return &limiter.Explanation{Now: now, Limits: limits}, nil
@@ -68,16 +68,4 @@ func unexplained(owner, by peer.Member, key string, deadline time.Duration) erro
 			"ask again, and see weir members",
 			weir.ErrUnanswered, owner.Name, owner.State, key, deadline)
 	}
-}
-
-// named returns the member with an instance; an empty one if it is not known.
-func (m *member) named(i peer.Instance) peer.Member {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, o := range m.members() {
-		if o.Instance == i {
-			return o
-		}
-	}
-	return peer.Member{}
 }

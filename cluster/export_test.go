@@ -25,7 +25,10 @@ type onNetwork struct {
 
 func (o onNetwork) OpenMember(ctx context.Context, n *engine.Node) (engine.Decider, weir.Cluster, error) {
 	m, err := o.Config.open(ctx, n, o.network)
-	return m, m, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return m.decider, m, nil
 }
 
 // OpenBehind opens a node whose machine's clock is behind.

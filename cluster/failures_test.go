@@ -14,21 +14,22 @@ import (
 func TestComplaintsAreSummed(t *testing.T) {
 	var said strings.Builder
 	m := &member{log: slog.New(slog.NewTextHandler(&said, nil))}
+	r := &reports{member: m}
 	for i := range 1000 {
-		(*listener)(m).Problem("an update of a key cannot be kept", fmt.Errorf("no room for key %d", i))
+		r.Problem("an update of a key cannot be kept", fmt.Errorf("no room for key %d", i))
 	}
-	(*listener)(m).Problem("a snapshot of a partition cannot be kept", errors.New("no room"))
+	r.Problem("a snapshot of a partition cannot be kept", errors.New("no room"))
 	if said.Len() != 0 {
 		t.Errorf("before the report it says %s", said.String())
 	}
-	m.failures.report(m.log)
+	r.failures.report(m.log)
 	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[0], `error="no room for key 999" times=1000`) ||
 		!strings.Contains(lines[1], "times=1") {
 		t.Errorf("it says %s", said.String())
 	}
 	said.Reset()
-	m.failures.report(m.log)
+	r.failures.report(m.log)
 	if said.Len() != 0 {
 		t.Errorf("with nothing new it says %s", said.String())
 	}
@@ -56,7 +57,7 @@ func TestMembersSayWhatCannotBeDone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
-	(*listener)(n.Cluster().(*member)).Problem("an update of a key cannot be kept", errors.New("no room"))
+	n.Cluster().(*member).reports.Problem("an update of a key cannot be kept", errors.New("no room"))
 	for line := range said { // the test's own deadline bounds it
 		if strings.Contains(line, "an update of a key cannot be kept") {
 			return

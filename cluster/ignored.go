@@ -1,11 +1,8 @@
 package cluster
 
 import (
-	"fmt"
 	"sync"
 	"time"
-
-	"github.com/weirlimit/weir/internal/peer"
 
 	core "github.com/weirlimit/weir/internal/cluster"
 )
@@ -66,30 +63,4 @@ func (i *ignored) due(now time.Time) map[core.NotCredibleError]uint64 {
 		}
 	}
 	return out
-}
-
-// reportIgnored tells [Config.PeerRefused] of parts of members' frames that were ignored.
-func (m *member) reportIgnored(now time.Time) {
-	for part, times := range m.failures.ignored.due(now) {
-		from, name := "unknown", ""
-		if sender, ok := m.byInstance(part.From); ok {
-			from, name = sender.PeerAddr, fmt.Sprintf(" %q,", sender.Name)
-		}
-		m.config.PeerRefused(from,
-			fmt.Sprintf("the member%s instance %s, sent an impossible value, and this part of its frames was ignored: %s, %d "+
-				"times",
-				name, part.From, part.What, times))
-	}
-}
-
-// byInstance returns another member.
-func (m *member) byInstance(i peer.Instance) (peer.Member, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, other := range m.all {
-		if other.Instance == i {
-			return other, true
-		}
-	}
-	return peer.Member{}, false
 }

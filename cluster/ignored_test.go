@@ -15,18 +15,19 @@ import (
 // each sender and part, with their number, and within a bound.
 func TestIgnoredPartsOfFramesAreTold(t *testing.T) {
 	var told []string
-	m := &member{log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		all: []peer.Member{{Name: "b", Instance: 7, PeerAddr: "10.0.0.2:7947"}}}
+	m := &member{log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	m.census = &census{member: m, all: []peer.Member{{Name: "b", Instance: 7, PeerAddr: "10.0.0.2:7947"}}}
+	r := &reports{member: m}
 	m.config.PeerRefused = func(from, why string) { told = append(told, from+" "+why) }
 	send := func(from peer.Instance, what string, times int) {
 		for range times {
-			(*listener)(m).Problem("a part of a frame was ignored", &core.NotCredibleError{From: from, What: what})
+			r.Problem("a part of a frame was ignored", &core.NotCredibleError{From: from, What: what})
 		}
 	}
 	expect := func(now time.Time, want ...string) {
 		t.Helper()
 		told = nil
-		m.reportIgnored(now)
+		r.ofIgnored(now)
 		slices.Sort(told)
 		if !slices.Equal(told, want) {
 			t.Errorf("told of %q, want %q", told, want)
@@ -48,13 +49,13 @@ func TestIgnoredPartsOfFramesAreTold(t *testing.T) {
 	expect(now.Add(ignoredFor - 1))
 	expect(now.Add(ignoredFor), of7+"a claim, 3 times")
 	expect(now.Add(3 * ignoredFor))
-	if n := len(m.failures.ignored.parts); n != 0 {
+	if n := len(r.failures.ignored.parts); n != 0 {
 		t.Errorf("%d are remembered for ever", n)
 	}
 	for i := range 2 * maxIgnored {
 		send(peer.Instance(i+100), "a claim", 1)
 	}
-	if n := len(m.failures.ignored.parts); n != maxIgnored {
+	if n := len(r.failures.ignored.parts); n != maxIgnored {
 		t.Errorf("%d are remembered", n)
 	}
 }

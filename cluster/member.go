@@ -31,12 +31,11 @@ import (
 	"github.com/weirlimit/weir/rules"
 )
 
-// Bounds of the parts of an orderly end, and the interval of reports.
+// Bounds of the parts of an orderly end.
 const (
 	goodbyeWithin  = 2 * time.Second
 	hangUpWithin   = 2 * time.Second // more than a link takes to say farewell to a node that does not answer
-	reportEvery    = limiter.Second
-	preparedAlways = 64 // members for which successors are computed when the ring is built
+	preparedAlways = 64              // members for which successors are computed when the ring is built
 )
 
 // member is a node's membership of a cluster: the core, gossip, the links, and what
@@ -51,30 +50,20 @@ type member struct {
 	gossip     *gossip.Gossip
 	links      *peerlink.Links
 	membership *members.Membership
-	fallback   *table.Table
 	peers      net.Listener
+	decider    *decider
+	census     *census
+	reports    *reports
 
-	joining  atomic.Bool
-	logged   string // the state that publish logged last; used by it only
-	checks   atomic.Uint64
-	rate     atomic.Uint64       // checks in the last second
-	counted  uint64              // checks at the last report; used by report only
-	reported [core.Events]uint64 // events at the last report; used by report only
-	minority minorityNews        // used by report only
+	joining atomic.Bool
+	logged  string // the state that publish logged last; used by it only
 
-	guard    *guard.Guard // recovers from panics that other members can cause
-	failures failures
+	guard *guard.Guard // recovers from panics that other members can cause
 	// certificates are what members show each other; nil if they speak without TLS.
 	certificates *certs.Store
 	open         *InsecureError // what the member lacks to keep strangers out; nil if nothing
 
-	rooms  sync.Pool // *batchRoom, for batches
-	placed atomic.Pointer[placed]
-
-	// closing is read-locked during each call to the core, so that none is under way
-	// when the core stops.
-	closing sync.RWMutex
-	closed  bool
+	placed  atomic.Pointer[placed]
 	keeper  *keeper       // writes to the store; nil without one
 	ended   chan struct{} // closed when the member begins to close
 	serving sync.WaitGroup
@@ -83,21 +72,11 @@ type member struct {
 	whole  bool          // whether everything was handed over; written before handed is closed
 
 	vouching atomic.Pointer[core.Core] // the core, for gossip; nil before it is made
-
-	taking  sync.Mutex // held while members of gossip are processed; taken before listing
-	listing sync.Mutex // held while links get the members; taken before mu
-
-	mu    sync.Mutex
-	ready bool          // all fields above are set
-	at    string        // this node's gossip address
-	all   []peer.Member // all other known members; of two with one name, the one that counts
-	// rules and zones are how the rules of members, and their time zone databases, differ. clocks is the member whose
-	// clock does.
-	rules, zones, clocks difference
 }
 
 func (c *Config) open(ctx context.Context, n *engine.Node, on network) (_ *member, err error) {
 	m := &member{Node: n, network: on, handed: make(chan struct{}), ended: make(chan struct{})}
+	m.decider, m.census, m.reports = &decider{member: m}, &census{member: m}, &reports{member: m}
 	if m.config, err = c.withDefaults(); err != nil {
 		return nil, err
 	}
@@ -167,7 +146,7 @@ func (m *member) startGossip(ctx context.Context) (peer.Member, error) {
 		SecretMark: gossip.SecretMark(m.Secret, m.clusterName()),
 		SecondMark: gossip.SecretMark(m.SecondSecret, m.clusterName()), BindAddr: m.config.GossipAddr,
 		Advertise: m.config.Advertise, Join: m.config.Join, Keys: m.config.GossipKeys,
-		Meta: meta, Logger: m.log, OnMembers: m.onMembers, Refused: m.config.PeerRefused,
+		Meta: meta, Logger: m.log, OnMembers: m.census.take, Refused: m.config.PeerRefused,
 		Vouched:  func(k peer.Known) bool { c := m.vouching.Load(); return c != nil && c.Vouched(k) },
 		Panicked: func(v any) { m.guard.Caught(guard.Gossip, v) },
 		Listen:   m.network.gossip, Resolve: m.network.resolve,
@@ -204,12 +183,11 @@ func (m *member) assemble(self peer.Member) error {
 	if m.Clock != nil {
 		clock = func(limiter.Tick) limiter.Tick { return m.Now() } // for counters only: the protocol waits in real time
 	}
-	m.fallback = table.New(m.Tables)
 	config := core.Config{
-		Self: self, Table: m.Table, Fallback: m.fallback, Scheduler: m.sched, Network: w,
+		Self: self, Table: m.Table, Fallback: table.New(m.Tables), Scheduler: m.sched, Network: w,
 		Rand:     rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 		Rule:     func(name string) *limiter.Rule { return m.Rules.Load().Rule(name) },
-		Deadline: limiter.Tick(m.config.Deadline / limiter.TickDuration), Seeds: m.seeds(), Observer: (*listener)(m),
+		Deadline: limiter.Tick(m.config.Deadline / limiter.TickDuration), Seeds: m.seeds(), Observer: m.reports,
 		Clock:         clock,
 		CachedDenials: m.config.CachedDenials, RefuseResets: m.config.RefuseResets,
 		Panicked: func(v any) { m.guard.Caught(guard.Cluster, v) },
@@ -233,9 +211,8 @@ func (m *member) assemble(self peer.Member) error {
 	w.links.Store(m.links)
 	about := members.Config{
 		Core: m.core, Self: self, Scheduler: m.sched, Ring: newRing,
-		Expels: m.links.Expels, Publish: m.publish, Report: m.logProblem, Changed: m.listed, RingFailed: func(err error) {
-			m.log.Error("the ring of the members cannot be built", "error", err)
-		},
+		Expels: m.links.Expels, Publish: m.publish, Report: m.logProblem, Changed: m.census.list,
+		RingFailed: func(err error) { m.log.Error("the ring of the members cannot be built", "error", err) },
 	}
 	if len(m.config.Join) > 0 {
 		about.Seeds, about.Expect, about.Mute = m.gossip.JoinAddresses, m.config.Expect, m.gossip.Mute
@@ -248,17 +225,14 @@ func (m *member) assemble(self peer.Member) error {
 	m.watchCertificates()
 	m.watchGossipKeys()
 	m.membership = members.New(about)
-	m.mu.Lock()
-	m.ready = true
-	m.mu.Unlock()
-	m.onMembers(nil)
+	m.census.begin()
 	if n := m.config.Notes; n != nil {
 		if err := n.open(m); err != nil {
 			return err
 		}
 		m.serving.Go(func() { n.watch(m) })
 	}
-	m.sched.After(reportEvery, m.report)
+	m.sched.After(reportEvery, m.reports.write)
 	m.keeper.begin()
 	if m.open != nil {
 		m.warnInsecure()
@@ -299,28 +273,6 @@ func (w *wire) Wake(to peer.Instance) {
 	}
 }
 
-// listener is the core's observer.
-type listener member
-
-// Event implements core.Observer. It does nothing: the core counts events itself.
-func (*listener) Event(core.Event, int) {}
-
-// Problem implements core.Observer: it counts a failure. The next report logs it.
-func (l *listener) Problem(what string, err error) {
-	l.failures.add(what, err)
-	var ignored *core.NotCredibleError
-	if l.config.PeerRefused != nil && errors.As(err, &ignored) {
-		l.failures.ignored.add(*ignored)
-	}
-}
-
-// RulesSet implements [engine.Decider]: it tells the others which rules are in force
-// here.
-func (m *member) RulesSet(hash uint64) {
-	m.membership.SetRules(hash)
-	m.compare()
-}
-
 // publish sends this node's state to the others. It is not called concurrently.
 func (m *member) publish(self peer.Member) {
 	if m.joining.Swap(self.State == peer.Joining) && self.State == peer.Active && !m.gossip.SeedAnswered() {
@@ -333,51 +285,6 @@ func (m *member) publish(self peer.Member) {
 		m.logged = state
 		m.log.Info("this node is "+state, "member", self.Name, "instance", self.Instance.String())
 	}
-}
-
-// report logs once per reportEvery what happened to partitions.
-func (m *member) report() {
-	defer m.sched.After(reportEvery, m.report) // also after a panic
-	checks := m.checks.Load()
-	m.rate.Store(checks - m.counted)
-	m.counted = checks
-	for e := range core.Events {
-		n := m.core.Count(e)
-		news := n - m.reported[e]
-		if news == 0 {
-			continue
-		}
-		m.reported[e] = n
-		switch e {
-		case core.EventTakeover:
-			m.log.Warn("partitions were taken over, as their owner did not answer", "partitions", news)
-		case core.EventRecovered:
-			m.keeper.recovered(m.log, news)
-		case core.EventEmptied:
-			m.keeper.emptied(m.log, news)
-		case core.EventFenced:
-			m.log.Warn("another member has taken over partitions of this node", "partitions", news)
-		case core.EventHandoff:
-			m.log.Info("partitions were handed over", "partitions", news)
-		case core.EventBroken:
-			m.log.Error("partitions were dropped after an internal error: their heirs go on, or they start empty", "partitions",
-				news)
-		case core.EventGivenUp:
-			m.log.Error("partitions had two internal errors within a minute: this node gives them up for a minute", "partitions",
-				news)
-		case core.EventLate:
-			m.log.Warn("this node made no progress for a while: it was paused, or has too little CPU", "times", news)
-		case core.EventFallback:
-			m.log.Warn("checks were answered by policy, as neither owner nor heir did", "checks", news)
-		default:
-			m.log.Debug("partitions changed", "what", e.String(), "times", news)
-		}
-	}
-	m.failures.report(m.log)
-	m.reportIgnored(time.Now())
-	m.ReportFull()
-	m.reportMinority()
-	m.reportDifferences()
 }
 
 // handOver hands over what this node owns. If a handover is under way already, it waits
@@ -420,9 +327,7 @@ func (m *member) stays() bool {
 // end closes the member. If orderly, frames that wait for other members are sent first.
 func (m *member) end(orderly bool) error {
 	close(m.ended)
-	m.closing.Lock()
-	m.closed = true
-	m.closing.Unlock()
+	m.decider.close()
 	m.membership.Close()
 	err := m.gossip.Close()
 	if orderly {

@@ -42,31 +42,16 @@ func minority(v *view.View) bool {
 	return self != nil && self.State != peer.Joining && v.Minority()
 }
 
-// reportMinority logs when this node is in a minority, and when that ends.
-func (m *member) reportMinority() {
-	v := m.core.View()
-	switch say, over := m.minority.step(m.sched.Now(), minority(v)); {
-	case say:
-		m.log.Warn("this node sees no more than half of the members: rules with on_unreachable: local apply a share of "+
-			"their limits "+
-			"until it sees more, or those that do not come back are forgotten (weir members forget)", "seen", len(v.Members),
-			"members", v.Recent)
-	case over:
-		m.log.Info("this node sees more than half of the members again: it applies whole limits", "seen", len(v.Members),
-			"members", v.Recent)
-	}
-}
-
 // Warnings implements [engine.Decider].
-func (m *member) Warnings() (all []string) {
-	if err := m.membership.Expelled(); err != nil {
+func (x *decider) Warnings() (all []string) {
+	if err := x.member.membership.Expelled(); err != nil {
 		all = append(all, err.Error())
 	}
-	if s := m.keeper.stats(); s != nil && s.Failing {
+	if s := x.member.keeper.stats(); s != nil && s.Failing {
 		all = append(all, "the data directory cannot be written: what is counted now is lost if all members end; the log "+
 			"says why")
 	}
-	v := m.core.View()
+	v := x.member.core.View()
 	if !minority(v) {
 		return all
 	}

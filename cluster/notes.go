@@ -181,9 +181,9 @@ func (n *Notes) Ask(ctx context.Context, question []byte) ([]NoteAnswer, error) 
 
 // others returns the other members, ordered by name, with why they cannot answer, if it is known.
 func (*Notes) others(m *member) (out []NoteAnswer) {
-	m.mu.Lock()
-	all := m.members()
-	m.mu.Unlock()
+	m.census.mu.Lock()
+	all := m.census.members()
+	m.census.mu.Unlock()
 	for i := range all {
 		o := &all[i]
 		if o.Name == m.config.Name {

@@ -8,11 +8,11 @@ import (
 )
 
 // lendable returns an error if a request is a lease, and a member runs a version without these.
-func (m *member) lendable(r *limiter.Request) error {
+func (x *decider) lendable(r *limiter.Request) error {
 	if !r.Lent {
 		return nil
 	}
-	v := m.core.View()
+	v := x.member.core.View()
 	if v.Speaks(peer.LeaseWire) {
 		return nil
 	}

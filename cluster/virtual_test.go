@@ -42,7 +42,7 @@ func (c *settled) OpenMember(ctx context.Context, n *engine.Node) (engine.Decide
 	if err != nil {
 		return nil, nil, err
 	}
-	return m, m, nil
+	return m.decider, m, nil
 }
 
 // port is a listener for streams.

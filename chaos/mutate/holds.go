@@ -265,7 +265,7 @@ func ofHolds() []mutation {
 			}},
 		{name: "a member refuses a check that holds for good", pkg: "./cluster", test: "^TestSlotsAcrossMembers$",
 			edits: []edit{
-				{"cluster/clustered.go", "	if err := engine.Unheld(match, c); err != nil {\n",
+				{"cluster/decider.go", "	if err := engine.Unheld(match, c); err != nil {\n",
 					"	if err := engine.Unheld(match, c); err != nil && match.Outcome != 0 {\n"},
 			}},
 		{name: "an optional id holds nothing by the rule", pkg: "./cluster", test: "^TestSlotsAcrossMembers$", edits: []edit{
