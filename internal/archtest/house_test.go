@@ -522,7 +522,6 @@ func largeAllowed() map[string]allowance {
 	const (
 		harness = "it is the world of a test run: all of its faults, clients and judges act on it"
 		joins   = "it joins gossip, links and the core, and what each of them calls is a method"
-		gossip  = "memberlist takes one delegate for everything"
 		arith   = "one small method for each algorithm, option and question"
 		machine = "claims, questions, handoffs and pushes decide together who owns; what is held and what an owner does " +
 			"have types of their own"
@@ -546,8 +545,6 @@ func largeAllowed() map[string]allowance {
 		"cmd/weir/internal/cli.app methods":          {85, "each command of the tool is a method"},
 		"internal/cluster.Core fields":               {31, shell},
 		"internal/cluster.Core methods":              {78, shell},
-		"internal/cluster/gossip.Gossip fields":      {29, gossip},
-		"internal/cluster/gossip.Gossip methods":     {58, gossip},
 		"internal/cluster/mesh.Writer methods":       {40, "each kind of message has a method that writes it"},
 		"internal/cluster/replica.Ownership fields":  {36, owner},
 		"internal/cluster/replica.Ownership methods": {71, owner},

@@ -46,13 +46,20 @@ type claim struct {
 	at    time.Time
 }
 
-// claims are those that wait, in the order in which they came. They are not safe for
+// claims are what gossip says and links have not confirmed yet, in the order in which it came. It is safe for
 // concurrent use.
-type claims struct{ waiting []claim }
+type claims struct {
+	g *Gossip
+
+	mu      sync.Mutex
+	waiting []claim
+}
 
 // add adds a claim, unless it waits already or there is no room. Members that are invented
 // take no room from departures, which are those of members that links know.
 func (c *claims) add(one claim) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	alike := 0
 	for i := range c.waiting {
 		if c.waiting[i].known.Equal(one.known) {
@@ -69,6 +76,8 @@ func (c *claims) add(one claim) {
 
 // due removes the claims that are to be judged, and returns them.
 func (c *claims) due(now time.Time) []claim {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	n := 0
 	for n < len(c.waiting) && now.Sub(c.waiting[n].at) >= judgeAfter {
 		n++
@@ -78,48 +87,46 @@ func (c *claims) due(now time.Time) []claim {
 	return out
 }
 
-// doubts reports whether claims are noted: if strangers can make them, and links can refute
+// noted reports whether claims are noted: if strangers can make them, and links can refute
 // them.
-func (g *Gossip) doubts() bool { return g.ring == nil && g.cfg.Vouched != nil && g.cfg.Refused != nil }
+func (c *claims) noted() bool {
+	return c.g.ring == nil && c.g.cfg.Vouched != nil && c.g.cfg.Refused != nil
+}
 
 // doubt notes what gossip says of a member and no link confirms. A departure is noted only
 // if links say that the member is there, since gossip remembers departures for longer than
-// links do. g.mu must not be held.
-func (g *Gossip) doubt(r *gone, now time.Time) {
-	if !g.doubts() || r.Name == g.cfg.Name || g.vouched(r) {
+// links do.
+func (c *claims) doubt(r *gone, now time.Time) {
+	if !c.noted() || r.Name == c.g.cfg.Name || c.g.cfg.vouched(r) {
 		return
 	}
 	key, text := aliveClaim(r.Name, r.GossipAddr), fmt.Sprintf("the member %q at %s, instance %s: no link to it",
 		clip(r.Name), r.GossipAddr, r.Instance)
 	if r.fate != dead {
-		if !g.vouched(&gone{about: r.about}) {
+		if !c.g.cfg.vouched(&gone{about: r.about}) {
 			return
 		}
 		key, text = goneClaim(r.Name), fmt.Sprintf("the departure of the member %q, instance %s: no link says so",
 			clip(r.Name), r.Instance)
 	}
-	one := claim{known: r.known(), from: g.guard.whence(key, r.GossipAddr), text: "gossip alone told of " + text, at: now}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.claims.add(one)
+	from := c.g.guard.whence(key, r.GossipAddr)
+	c.add(claim{known: r.known(), from: from, text: "gossip alone told of " + text, at: now})
 }
 
 // doubtDeparture is doubt of what memberlist has heard: that a member has left.
-func (g *Gossip) doubtDeparture(n *memberlist.Node) {
+func (c *claims) doubtDeparture(n *memberlist.Node) {
 	if a, err := aboutNode(n); err == nil {
-		g.doubt(&gone{about: a, fate: left}, time.Now())
+		c.doubt(&gone{about: a, fate: left}, time.Now())
 	}
 }
 
-// judgeClaims tells of the claims that links have not confirmed in time.
-func (g *Gossip) judgeClaims(now time.Time) {
-	g.mu.Lock()
-	due := g.claims.due(now)
-	g.mu.Unlock()
+// judge tells of the claims that links have not confirmed in time.
+func (c *claims) judge(now time.Time) {
+	due, of := c.due(now), c.g
 	for _, c := range due {
-		if !g.cfg.Vouched(c.known) && (c.known.Gone ||
-			!g.cfg.Vouched(peer.Known{Name: c.known.Name, Instance: c.known.Instance, Gone: true})) {
-			g.log.reportRefused(fmt.Sprint("claim ", c.known.Gone, hostOf(c.from)), c.from, c.text)
+		if !of.cfg.Vouched(c.known) && (c.known.Gone ||
+			!of.cfg.Vouched(peer.Known{Name: c.known.Name, Instance: c.known.Instance, Gone: true})) {
+			of.log.reportRefused(fmt.Sprint("claim ", c.known.Gone, hostOf(c.from)), c.from, c.text)
 		}
 	}
 }

@@ -25,8 +25,8 @@ func send(t testing.TB, n *node, network string, message []byte) (from string, e
 
 // waits returns how many claims a node has to judge.
 func (n *node) waits() int {
-	n.Gossip.mu.Lock()
-	defer n.Gossip.mu.Unlock()
+	n.claims.mu.Lock()
+	defer n.claims.mu.Unlock()
 	return len(n.claims.waiting)
 }
 
@@ -154,7 +154,7 @@ func TestClaimsOfStrangersAreTold(t *testing.T) {
 			from, end := send(t, n, c.network, c.message(self))
 			n.until("it is noted", func() bool { return n.waits() > 0 })
 			end()
-			n.judgeClaims(time.Now())
+			n.claims.judge(time.Now())
 			if len(says.lines) > 0 {
 				t.Errorf("told at once of %q", says.lines)
 			}
@@ -162,7 +162,7 @@ func TestClaimsOfStrangersAreTold(t *testing.T) {
 				says.set(says.linked, c.confirm)
 				says.set(says.gone, strings.TrimPrefix(c.confirm, "ghost"))
 			}
-			n.judgeClaims(time.Now().Add(judgeAfter))
+			n.claims.judge(time.Now().Add(judgeAfter))
 			says.mu.Lock()
 			defer says.mu.Unlock()
 			switch {

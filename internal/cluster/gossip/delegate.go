@@ -1,7 +1,6 @@
 package gossip
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"log/slog"
@@ -19,30 +18,30 @@ import (
 // None of them calls memberlist.
 type delegate struct{ g *Gossip }
 
-// NodeMeta returns a copy of this node's metadata.
+// NodeMeta returns this node's metadata.
 func (d delegate) NodeMeta(int) []byte {
-	defer d.g.catch()
-	d.g.mu.Lock()
-	defer d.g.mu.Unlock()
-	return bytes.Clone(d.g.meta)
+	defer d.g.cfg.catch()
+	self := d.g.own()
+	meta, _ := self.encode() // it was encoded as it was set
+	return meta
 }
 
 // GetBroadcasts returns messages about members that left or were forgotten, while they
 // are news.
 func (d delegate) GetBroadcasts(overhead, limit int) [][]byte {
-	defer d.g.catch()
+	defer d.g.cfg.catch()
 	return d.g.news.GetBroadcasts(overhead, limit)
 }
 
 // NotifyMsg processes a message that members left or were forgotten.
 func (d delegate) NotifyMsg(b []byte) {
-	defer d.g.catch()
+	defer d.g.cfg.catch()
 	d.g.hear(b)
 }
 
 // LocalState returns the list of members that are gone.
 func (d delegate) LocalState(bool) []byte {
-	defer d.g.catch()
+	defer d.g.cfg.catch()
 	d.g.mu.Lock()
 	defer d.g.mu.Unlock()
 	return encodeGone(d.g.roster.departed(), time.Now())
@@ -50,7 +49,7 @@ func (d delegate) LocalState(bool) []byte {
 
 // MergeRemoteState processes another node's list of members that are gone.
 func (d delegate) MergeRemoteState(b []byte, _ bool) {
-	defer d.g.catch()
+	defer d.g.cfg.catch()
 	d.g.hear(b)
 }
 
@@ -64,17 +63,17 @@ func (g *Gossip) hear(b []byte) {
 		return
 	}
 	for i := range list {
-		g.doubt(&list[i], now)
+		g.claims.doubt(&list[i], now)
 	}
-	list = slices.DeleteFunc(list, func(r gone) bool { return !g.vouched(&r) })
+	list = slices.DeleteFunc(list, func(r gone) bool { return !g.cfg.vouched(&r) })
 	for _, r := range g.merge(list, now) {
 		g.spread(r, now)
 	}
 }
 
 // vouched reports whether to believe a record of a member that is gone.
-func (g *Gossip) vouched(r *gone) bool {
-	return g.cfg.Vouched == nil || g.cfg.Vouched(r.known())
+func (c *Config) vouched(r *gone) bool {
+	return c.Vouched == nil || c.Vouched(r.known())
 }
 
 // merge adds a list to the roster. It returns the records that others should get without
@@ -120,25 +119,25 @@ func (n news) Finished() {}
 
 // NotifyJoin adds a node to the roster.
 func (d delegate) NotifyJoin(n *memberlist.Node) {
-	defer d.g.catch()
+	defer d.g.cfg.catch()
 	d.g.seen(n)
 }
 
 // NotifyUpdate is called when a node's metadata changed, or a later run of it was seen.
 func (d delegate) NotifyUpdate(n *memberlist.Node) {
-	defer d.g.catch()
+	defer d.g.cfg.catch()
 	d.g.seen(n)
 }
 
 // NotifyLeave is called when a node died or left; memberlist does not say which.
 func (d delegate) NotifyLeave(n *memberlist.Node) {
-	defer d.g.catch()
+	defer d.g.cfg.catch()
 	if d.g.guard.sources.of(goneClaim(n.Name)) != "" {
-		d.g.doubtDeparture(n)
+		d.g.claims.doubtDeparture(n)
 	}
 	d.g.mu.Lock()
 	defer d.g.mu.Unlock()
-	if d.g.roster.lost(n.Name, time.Now(), d.g.vouched) {
+	if d.g.roster.lost(n.Name, time.Now(), d.g.cfg.vouched) {
 		signal(d.g.wake)
 	}
 }
@@ -148,13 +147,15 @@ func (g *Gossip) seen(n *memberlist.Node) {
 	if err != nil {
 		return // NotifyAlive has refused such a node
 	}
-	g.doubt(&gone{about: a}, time.Now())
+	g.claims.doubt(&gone{about: a}, time.Now())
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.roster.alive(a) {
 		signal(g.wake)
 	}
-	g.answered = g.answered || len(g.roster.live) > 0
+	if len(g.roster.live) > 0 {
+		g.join.meet()
+	}
 }
 
 // aboutNode decodes and copies what a node tells about itself.
@@ -170,7 +171,7 @@ func addrOf(n *memberlist.Node) string {
 
 // NotifyAlive refuses nodes that do not belong here, however they were heard of.
 func (d delegate) NotifyAlive(n *memberlist.Node) (err error) {
-	defer d.g.catchErr(&err)
+	defer d.g.cfg.catchErr(&err)
 	r := d.g.judge(n)
 	if r == nil && d.g.strange(n.Name) {
 		r = &refusal{kind: ErrFull, name: "", addr: addrOf(n), text: fmt.Sprintf(
@@ -194,13 +195,13 @@ func (g *Gossip) strange(name string) bool {
 // knows. It refuses a node that must not join, and prevents this node from joining the
 // wrong cluster. It is not called under memberlist's lock.
 func (d delegate) NotifyMerge(nodes []*memberlist.Node) (err error) {
-	defer d.g.catchErr(&err)
-	d.g.mirror(nodes)
+	defer d.g.cfg.catchErr(&err)
+	d.g.join.mirror(nodes)
 	var kept *refusal // of a node that is kept out
 	welcome := false  // whether another is not
 	for _, n := range nodes {
 		if n.State == memberlist.StateLeft {
-			d.g.doubtDeparture(n)
+			d.g.claims.doubtDeparture(n)
 		}
 		if n.State == memberlist.StateDead || n.State == memberlist.StateLeft {
 			if n.Name != d.g.cfg.Name {
@@ -209,8 +210,8 @@ func (d delegate) NotifyMerge(nodes []*memberlist.Node) (err error) {
 		}
 		r := d.g.judge(n)
 		if r == nil {
-			if r = d.g.nameConflict(n, nodes); r != nil {
-				d.g.suspectNameConflict(r.addr)
+			if r = d.g.namesakes.conflict(n, nodes); r != nil {
+				d.g.namesakes.suspect(r.addr)
 			}
 		}
 		if r != nil && breaksMerge(r) {
@@ -229,29 +230,13 @@ func (d delegate) NotifyMerge(nodes []*memberlist.Node) (err error) {
 	return nil
 }
 
-// mirror counts exchanges of views with a node that knows only this node. An empty view
-// comes from a node that is just starting and does not know itself yet.
-func (g *Gossip) mirror(nodes []*memberlist.Node) {
-	if len(nodes) == 0 {
-		return
-	}
-	for _, n := range nodes {
-		if a, err := decode(n.Meta); err != nil || a.Instance != g.cfg.Instance {
-			return
-		}
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.mirrors++
-}
-
 // NotifyConflict is called if a node has the name of another one, at another address,
 // that is alive or has been dead for less than reclaimAfter. Memberlist ignores the
 // newcomer.
 func (d delegate) NotifyConflict(existing, other *memberlist.Node) {
-	defer d.g.catch()
+	defer d.g.cfg.catch()
 	if other.Name == d.g.cfg.Name {
-		d.g.suspectNameConflict(addrOf(other))
+		d.g.namesakes.suspect(addrOf(other))
 	}
 	d.g.note(refusal{kind: ErrNameTaken, name: other.Name, addr: addrOf(existing), claimed: addrOf(other),
 		text: fmt.Sprintf(
@@ -303,7 +288,7 @@ func (g *Gossip) judge(n *memberlist.Node) *refusal {
 		return say(ErrOtherRing, "has the ring configuration %016x, this one %016x: they need one version of Weir", a.ring,
 			g.cfg.RingConfig)
 	case a.secret != g.cfg.SecretMark && (a.secret == 0 || a.secret != g.cfg.SecondMark):
-		return say(ErrOtherSecret, "%s: give all members the same, or none", g.secrets(a.secret))
+		return say(ErrOtherSecret, "%s: give all members the same, or none", g.cfg.secrets(a.secret))
 	}
 	if r := g.atItself(n.Name, addr); r != nil {
 		return r
@@ -328,7 +313,7 @@ func (g *Gossip) full(name string) bool {
 	}
 	members := 0
 	for _, a := range g.roster.live {
-		if g.vouched(&gone{about: a}) {
+		if g.cfg.vouched(&gone{about: a}) {
 			members++
 		}
 	}
@@ -336,11 +321,11 @@ func (g *Gossip) full(name string) bool {
 }
 
 // secrets tells how another node's secret differs from this node's.
-func (g *Gossip) secrets(mark uint64) string {
+func (c *Config) secrets(mark uint64) string {
 	switch {
 	case mark == 0:
 		return "has no secret, and this one has"
-	case g.cfg.SecretMark == 0:
+	case c.SecretMark == 0:
 		return "has a secret, and this one has none"
 	default:
 		return "has another secret than this one"
@@ -354,18 +339,9 @@ func (g *Gossip) note(r refusal) {
 	if g.ring == nil && g.guard != nil {
 		from = g.guard.whence(aliveClaim(r.name, from), from)
 	}
-	g.logRefusal(func() {
+	g.refusals.log(func() {
 		g.log.write(slog.LevelWarn, "refused "+r.kind.Error()+r.name, "a node is kept out", slog.Any("reason", r))
 		g.log.reportRefused(r.kind.Error()+r.name, from, r.Error())
 	})
-	select {
-	case g.refused <- r:
-	default: // the queue is full, so one more would say nothing new
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.refusals) >= 32 {
-		g.refusals = g.refusals[1:]
-	}
-	g.refusals = append(g.refusals, r)
+	g.refusals.keep(r)
 }

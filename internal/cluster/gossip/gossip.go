@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -22,36 +21,24 @@ type Gossip struct {
 	cfg  Config
 	log  *throttledLog
 	news *memberlist.TransmitLimitedQueue
-	ring *memberlist.Keyring // nil if gossip is not encrypted
+	ring *keyring // nil if gossip is not encrypted
 	ml   *memberlist.Memberlist
 	// guard is memberlist's transport.
 	guard *guard
 
-	keysMu sync.Mutex // held while keys are changed
-
 	// mu is taken by the delegate's methods under memberlist's own lock. So nothing of
 	// memberlist is called while mu is held.
-	mu            sync.Mutex
-	self          about
-	meta          []byte // self, encoded
-	roster        *roster
-	claims        claims          // what links have not confirmed yet
-	refusals      []refusal       // the last refusals, to find out why a join failed
-	nameConflicts map[string]bool // addresses at which another node of this name may be
-	mirrors       int             // exchanges of views with a node that knows only this node
-	answered      bool
-	silence       error // error of the address that was silent last
-	// mute is what [Gossip.Mute] returns; nil for nil. mu does not guard it, because
-	// callers hold locks.
-	mute    atomic.Pointer[error]
+	mu      sync.Mutex
+	self    about
+	roster  *roster
 	leaving bool
-	opening bool
-	held    []func() // log calls to make unless Open fails: its error then has the reason
 
-	wake    chan struct{} // holds one token if members may have changed
-	changed chan struct{} // holds one token if self changed
-	refused chan error    // reasons of refusals, for OnRefused
-	join    joiner
+	wake      chan struct{} // holds one token if members may have changed
+	changed   chan struct{} // holds one token if self changed
+	refusals  *refusals
+	claims    *claims
+	namesakes *namesakes
+	join      *joiner
 
 	life   sync.Mutex // held by Leave and Close
 	closed bool
@@ -71,9 +58,10 @@ func Open(ctx context.Context, cfg Config) (*Gossip, error) {
 		return nil, err
 	}
 	g := &Gossip{
-		cfg: cfg, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), refused: make(chan error, 16),
-		roster: newRoster(cfg.Name), opening: true, nameConflicts: map[string]bool{},
+		cfg: cfg, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), roster: newRoster(cfg.Name),
+		refusals: newRefusals(),
 	}
+	g.join, g.claims, g.namesakes = &joiner{g: g}, &claims{g: g}, &namesakes{g: g, at: map[string]bool{}}
 	g.news = &memberlist.TransmitLimitedQueue{NumNodes: g.size, RetransmitMult: profile().RetransmitMult}
 	g.self = about{cluster: cfg.ClusterName, ring: cfg.RingConfig, secret: cfg.SecretMark,
 		started: uint64(time.Now().UnixMilli())}
@@ -85,10 +73,10 @@ func Open(ctx context.Context, cfg Config) (*Gossip, error) {
 		g.wg.Wait()
 		return nil, err
 	}
-	if err := g.firstRound(ctx); err != nil {
+	if err := g.join.begin(ctx); err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
-	g.release()
+	g.refusals.release()
 	return g, nil
 }
 
@@ -106,11 +94,11 @@ func (g *Gossip) start(ctx context.Context) error {
 	d := delegate{g}
 	conf.Delegate, conf.Events, conf.Alive, conf.Merge, conf.Conflict = d, d, d, d, d
 	if len(g.cfg.Keys) > 0 {
-		g.ring = &memberlist.Keyring{}
-		if err := setKeys(g.ring, g.cfg.Keys); err != nil {
+		g.ring = new(keyring)
+		if err := g.ring.set(g.cfg.Keys); err != nil {
 			return err
 		}
-		conf.Keyring = g.ring
+		conf.Keyring = &g.ring.Keyring
 	}
 	ip, port, err := g.cfg.advertised(ctx)
 	if err != nil {
@@ -131,13 +119,13 @@ func (g *Gossip) start(ctx context.Context) error {
 	if g.cfg.wrap != nil {
 		conf.Transport = g.cfg.wrap(guarded)
 	}
-	addr, err := g.ownAddr(transport, conf)
+	addr, err := ownAddr(transport, conf)
 	if err == nil {
 		g.self.GossipAddr = addr
 		err = g.describe(g.cfg.tells(addr))
 	}
 	if err == nil {
-		g.join.init(g.cfg.Join, addr, g.ownAddrs(conf.BindPort))
+		g.join.init(g.cfg.Join, addr, g.cfg.ownAddrs(conf.BindPort))
 		g.ml, err = memberlist.Create(conf)
 	}
 	if err != nil {
@@ -168,7 +156,7 @@ func abandon(t memberlist.Transport) error {
 }
 
 // ownAddr returns the address that memberlist will advertise.
-func (g *Gossip) ownAddr(t memberlist.Transport, conf *memberlist.Config) (string, error) {
+func ownAddr(t memberlist.Transport, conf *memberlist.Config) (string, error) {
 	ip, port, err := t.FinalAdvertiseAddr(conf.AdvertiseAddr, conf.AdvertisePort)
 	if err != nil {
 		return "", fmt.Errorf("%w: say which address others reach this node by, as the address to advertise", err)
@@ -181,8 +169,8 @@ func (g *Gossip) ownAddr(t memberlist.Transport, conf *memberlist.Config) (strin
 
 // ownAddrs returns the addresses of this node on this machine, so that an address to
 // join by that means this node is recognised.
-func (g *Gossip) ownAddrs(port int) []string {
-	host, _, err := net.SplitHostPort(g.cfg.BindAddr)
+func (c *Config) ownAddrs(port int) []string {
+	host, _, err := net.SplitHostPort(c.BindAddr)
 	if err == nil && host != "" && host != "0.0.0.0" && host != "::" {
 		return []string{net.JoinHostPort(host, strconv.Itoa(port))}
 	}
@@ -199,6 +187,13 @@ func (g *Gossip) ownAddrs(port int) []string {
 	return out
 }
 
+// own returns what this node tells of itself.
+func (g *Gossip) own() about {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.self
+}
+
 // describe sets what this node tells the others about itself.
 func (g *Gossip) describe(m peer.Member) error {
 	g.mu.Lock()
@@ -209,11 +204,10 @@ func (g *Gossip) describe(m peer.Member) error {
 	if m.State > peer.Leaving {
 		return fmt.Errorf("gossip: no node says of itself that it is %s", m.State)
 	}
-	meta, err := a.encode()
-	if err != nil {
+	if _, err := a.encode(); err != nil {
 		return err
 	}
-	g.self, g.meta = a, meta
+	g.self = a
 	return nil
 }
 
@@ -272,7 +266,7 @@ func (g *Gossip) deliver(ctx context.Context) {
 // deliverSince reports what changed since the members were last, and returns the present
 // members.
 func (g *Gossip) deliverSince(last []peer.Member) (now []peer.Member) {
-	defer g.catch()
+	defer g.cfg.catch()
 	now = g.Members()
 	if slices.Equal(now, last) {
 		return now
@@ -322,33 +316,20 @@ func (g *Gossip) Members() []peer.Member {
 
 // SeedAnswered reports whether this node has ever been in contact with another node, by
 // an address to join by or because that node joined it.
-func (g *Gossip) SeedAnswered() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.answered
-}
+func (g *Gossip) SeedAnswered() bool { return g.join.met() }
 
 // Silence returns the error of the address to join by that was the last one not to
 // answer; nil if none has failed to.
 func (g *Gossip) Silence() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.silence
+	g.join.mu.Lock()
+	defer g.join.mu.Unlock()
+	return g.join.silence
 }
 
 // JoinAddresses returns the number of distinct addresses that those to join by resolve
 // to, this node's own included: at least 1. A name that cannot be resolved counts as
 // when it last could, and as one address before that.
 func (g *Gossip) JoinAddresses() int { return g.join.count() }
-
-// Left reports whether the member of that name is known to have left gracefully within
-// the last day, and has not come back.
-func (g *Gossip) Left(name string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	r, ok := g.roster.gone[name]
-	return ok && r.fate == left
-}
 
 // Forget stops counting a dead member, here and, through gossip, on all nodes. If it
 // comes back it is a member again. The errors are [ErrAlive], [ErrUnknown] and

@@ -192,3 +192,12 @@ func (n *node) crash() {
 		n.t.Fatal(err)
 	}
 }
+
+// Left reports whether the member of that name is known to have left gracefully within
+// the last day, and has not come back.
+func (g *Gossip) Left(name string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r, ok := g.roster.gone[name]
+	return ok && r.fate == left
+}

@@ -11,7 +11,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/hashicorp/memberlist"
 
 	"github.com/weirlimit/weir/internal/seldom"
 )
@@ -35,9 +38,18 @@ const (
 	openFor = 2 * time.Second
 )
 
-// joiner holds the addresses to join by. It is safe for concurrent use.
+// joiner asks the addresses to join by, and those of dead members, as long as a node lives. It is safe for concurrent
+// use.
 type joiner struct {
+	g *Gossip
+	// mute is what [Gossip.Mute] returns; nil for nil. mu does not guard it, because
+	// callers hold locks.
+	mute atomic.Pointer[error]
+
 	mu       sync.Mutex
+	mirrors  int                 // exchanges of views with a node that knows only this node
+	answered bool                // another node has been in contact
+	silence  error               // error of the address that was silent last
 	seeds    []string            // as configured
 	resolved map[string][]string // each seed's addresses when it was last resolved
 	own      map[string]bool     // addresses that mean this node
@@ -99,16 +111,16 @@ type outcome struct {
 	nameConflict error   // a live node that was started before this one has its name
 }
 
-// firstRound asks the addresses to join by once, and starts to ask them as long as the
+// begin asks the addresses to join by once, and starts to ask them as long as the
 // node lives. It returns the refusals if no node lets this one in. If two nodes of one
 // name were let in by others, only the one that was started later is refused, so that
 // not both end.
-func (g *Gossip) firstRound(ctx context.Context) error {
+func (j *joiner) begin(ctx context.Context) error {
 	run, cancel := context.WithCancel(context.Background())
-	stop := g.cancel
-	g.cancel = func() { cancel(); stop() }
+	stop := j.g.cancel
+	j.g.cancel = func() { cancel(); stop() }
 	first := make(chan outcome, 1)
-	g.wg.Go(func() { g.joinLoop(run, first) })
+	j.g.wg.Go(func() { j.loop(run, first) })
 	wait := time.NewTimer(openFor)
 	defer wait.Stop()
 	select {
@@ -116,7 +128,7 @@ func (g *Gossip) firstRound(ctx context.Context) error {
 		if o.joined > 0 && o.nameConflict != nil {
 			return fmt.Errorf("gossip: not all nodes let this one in: %w", o.nameConflict)
 		}
-		if o.joined == 0 && len(o.refusals) > 0 && !g.SeedAnswered() {
+		if o.joined == 0 && len(o.refusals) > 0 && !j.met() {
 			return fmt.Errorf("gossip: no node lets this one in: %w", errors.Join(o.refusals...))
 		}
 		return nil
@@ -127,9 +139,9 @@ func (g *Gossip) firstRound(ctx context.Context) error {
 	}
 }
 
-// joinLoop asks the addresses to join by, and those of dead members, until ctx ends.
-func (g *Gossip) joinLoop(ctx context.Context, first chan<- outcome) {
-	o := g.round(ctx)
+// loop asks the addresses to join by, and those of dead members, until ctx ends.
+func (j *joiner) loop(ctx context.Context, first chan<- outcome) {
+	o := j.round(ctx)
 	first <- o
 	told := new(seldom.Lines)
 	unheard := 0 // such rounds in a row
@@ -138,43 +150,43 @@ func (g *Gossip) joinLoop(ctx context.Context, first chan<- outcome) {
 			unheard = 0
 		}
 		for _, err := range o.refusals {
-			g.report(told, err)
+			j.report(told, err)
 		}
-		wait := time.NewTimer(g.pause(o, n, unheard))
+		wait := time.NewTimer(j.pause(o, n, unheard))
 	waiting:
 		for {
 			select {
 			case <-ctx.Done():
 				wait.Stop()
 				return
-			case err := <-g.refused:
-				g.report(told, err)
+			case err := <-j.g.refusals.told:
+				j.report(told, err)
 			case <-wait.C:
 				break waiting
 			}
 		}
-		g.mu.Lock()
-		over := g.leaving
-		g.roster.expire(time.Now(), g.vouched)
-		g.mu.Unlock()
-		g.judgeClaims(time.Now())
+		j.g.mu.Lock()
+		over := j.g.leaving
+		j.g.roster.expire(time.Now(), j.g.cfg.vouched)
+		j.g.mu.Unlock()
+		j.g.claims.judge(time.Now())
 		if over {
 			return
 		}
-		o = g.round(ctx)
-		g.checkNameConflicts()
+		o = j.round(ctx)
+		j.g.namesakes.check()
 	}
 }
 
 // pause returns the wait after the n-th round. unheard is the number of rounds in a row
 // in which a node answered that does not count as alive here.
-func (g *Gossip) pause(o outcome, n, unheard int) time.Duration {
+func (j *joiner) pause(o outcome, n, unheard int) time.Duration {
 	switch {
 	case unheard > 0 && unheard <= 4: // not for ever, as it may be a member's second address
 		return eager
 	case o.waiting:
 		return 2 * eager
-	case g.SeedAnswered() || len(g.cfg.Join) == 0:
+	case j.met() || len(j.g.cfg.Join) == 0:
 		// Random, so that nodes that were started together do not ask together.
 		return rejoinEvery - time.Duration(rand.Int64N(int64(rejoinEvery/10)))
 	case n < eagerRounds:
@@ -185,29 +197,29 @@ func (g *Gossip) pause(o outcome, n, unheard int) time.Duration {
 }
 
 // report tells OnRefused of an error, each kind once a minute.
-func (g *Gossip) report(told *seldom.Lines, err error) {
-	if g.cfg.OnRefused == nil {
+func (j *joiner) report(told *seldom.Lines, err error) {
+	if j.g.cfg.OnRefused == nil {
 		return
 	}
 	if _, due := told.Due(kindOf(err.Error()), time.Now()); due {
-		g.cfg.OnRefused(err)
+		j.g.cfg.OnRefused(err)
 	}
 }
 
 // round asks all addresses that should be asked, once.
-func (g *Gossip) round(ctx context.Context) outcome {
-	each(atOnce, g.cfg.Join, func(seed string) {
-		defer g.catch()
-		g.resolveSeed(ctx, seed)
+func (j *joiner) round(ctx context.Context) outcome {
+	each(atOnce, j.g.cfg.Join, func(seed string) {
+		defer j.g.cfg.catch()
+		j.resolve(ctx, seed)
 	})
 	var mu sync.Mutex
 	var all outcome
-	each(atOnce, g.targets(), func(addr string) {
-		defer g.catch()
+	each(atOnce, j.targets(), func(addr string) {
+		defer j.g.cfg.catch()
 		if ctx.Err() != nil {
 			return
 		}
-		o := g.ask(addr)
+		o := j.ask(addr)
 		mu.Lock()
 		defer mu.Unlock()
 		all.joined += o.joined
@@ -218,22 +230,22 @@ func (g *Gossip) round(ctx context.Context) outcome {
 		all.nameConflict = cmp.Or(all.nameConflict, o.nameConflict)
 	})
 	if !all.mute {
-		g.mute.Store(nil)
+		j.mute.Store(nil)
 	}
 	return all
 }
 
-// resolveSeed looks up the addresses of one seed. If that fails, the earlier addresses
+// resolve looks up the addresses of one seed. If that fails, the earlier addresses
 // stay.
-func (g *Gossip) resolveSeed(ctx context.Context, seed string) {
+func (j *joiner) resolve(ctx context.Context, seed string) {
 	host, port, err := splitAddr(seed)
 	if err != nil {
 		return // Open has refused it
 	}
-	addrs, err := g.cfg.resolve(ctx, host)
+	addrs, err := j.g.cfg.resolve(ctx, host)
 	if err != nil {
 		if ctx.Err() == nil {
-			g.log.write(slog.LevelWarn, "resolve "+seed, "an address to join by cannot be resolved, and is tried again",
+			j.g.log.write(slog.LevelWarn, "resolve "+seed, "an address to join by cannot be resolved, and is tried again",
 				slog.String("address", seed), slog.Any("error", err))
 		}
 		return
@@ -243,50 +255,49 @@ func (g *Gossip) resolveSeed(ctx context.Context, seed string) {
 	for i, a := range addrs {
 		list[i] = netip.AddrPortFrom(a, port).String()
 	}
-	g.join.mu.Lock()
-	defer g.join.mu.Unlock()
-	g.join.resolved[seed] = list
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.resolved[seed] = list
 }
 
 // targets returns the addresses to ask: those to join by and those of dead members,
 // except where a live member is.
-func (g *Gossip) targets() []string {
-	out := g.join.addrs()
-	g.mu.Lock()
-	for _, r := range g.roster.gone {
+func (j *joiner) targets() []string {
+	out := j.addrs()
+	j.g.mu.Lock()
+	for _, r := range j.g.roster.gone {
 		if r.fate == dead && !slices.Contains(out, r.GossipAddr) {
 			out = append(out, r.GossipAddr)
 		}
 	}
-	there := make(map[string]bool, len(g.roster.live))
-	for _, a := range g.roster.live {
+	there := make(map[string]bool, len(j.g.roster.live))
+	for _, a := range j.g.roster.live {
 		there[a.GossipAddr] = true
 	}
-	g.mu.Unlock()
-	out = slices.DeleteFunc(out, func(a string) bool { return there[a] || g.join.isOwn(a) })
+	j.g.mu.Unlock()
+	out = slices.DeleteFunc(out, func(a string) bool { return there[a] || j.isOwn(a) })
 	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	return out[:min(len(out), maxTargets)]
 }
 
 // ask exchanges views with the node at an address.
-func (g *Gossip) ask(addr string) outcome {
-	g.mu.Lock()
-	mirrors := g.mirrors
-	g.mu.Unlock()
-	if _, err := g.ml.Join([]string{addr}); err != nil {
-		return g.failed(addr, err)
+func (j *joiner) ask(addr string) outcome {
+	mirrors := j.mirrored()
+	if _, err := j.g.ml.Join([]string{addr}); err != nil {
+		return j.failed(addr, err)
 	}
-	g.mu.Lock()
-	alone, mirrored, there := len(g.roster.live) == 0, g.mirrors > mirrors, false
-	for _, a := range g.roster.live {
+	mirrored := j.mirrored() > mirrors
+	j.g.mu.Lock()
+	alone, there := len(j.g.roster.live) == 0, false
+	for _, a := range j.g.roster.live {
 		there = there || a.GossipAddr == addr
 	}
-	g.mu.Unlock()
+	j.g.mu.Unlock()
 	if alone && mirrored {
 		// The node that answered knows only this node: it is this node.
-		g.join.mu.Lock()
-		g.join.own[addr] = true
-		g.join.mu.Unlock()
+		j.mu.Lock()
+		j.own[addr] = true
+		j.mu.Unlock()
 		return outcome{}
 	}
 	// A node that answered and does not count as alive here was taken for dead. It has
@@ -295,25 +306,25 @@ func (g *Gossip) ask(addr string) outcome {
 }
 
 // failed finds out why an exchange failed, and logs it.
-func (g *Gossip) failed(addr string, err error) outcome {
+func (j *joiner) failed(addr string, err error) outcome {
 	text := err.Error()
-	r := g.refusalIn(text)
+	r := j.g.refusals.in(text)
 	say := func(level slog.Level, what string, err error) {
-		g.log.write(level, "join "+addr+what, what, slog.String("address", addr), slog.Any("error", err))
+		j.g.log.write(level, "join "+addr+what, what, slog.String("address", addr), slog.Any("error", err))
 	}
 	final := func(kind error, what string) outcome {
 		err := fmt.Errorf("%s: %s: %w", addr, what, kind)
-		g.logRefusal(func() { say(slog.LevelError, "cannot join", err) })
+		j.g.refusals.log(func() { say(slog.LevelError, "cannot join", err) })
 		return outcome{refusals: []error{err}}
 	}
 	switch {
 	case r != nil && errors.Is(r, ErrNameTaken):
-		if !g.alive(r.addr) {
+		if !j.alive(r.addr) {
 			say(slog.LevelInfo, "waiting until this node's former run is known to be gone", r)
 			return outcome{waiting: true}
 		}
 		err := fmt.Errorf("%s: %w; it is alive: give one of them another name", addr, r)
-		g.logRefusal(func() { say(slog.LevelError, "cannot join", err) })
+		j.g.refusals.log(func() { say(slog.LevelError, "cannot join", err) })
 		o := outcome{refusals: []error{err}}
 		if r.older {
 			o.nameConflict = err
@@ -321,7 +332,7 @@ func (g *Gossip) failed(addr string, err error) outcome {
 		return o
 	case r != nil:
 		err := fmt.Errorf("%s: %w", addr, r)
-		g.logRefusal(func() { say(slog.LevelError, "cannot join", err) })
+		j.g.refusals.log(func() { say(slog.LevelError, "cannot join", err) })
 		return outcome{refusals: []error{err}}
 	case strings.Contains(text, "could decrypt the message"):
 		return final(ErrOtherKey, "it answers in another gossip key than this node's")
@@ -329,17 +340,15 @@ func (g *Gossip) failed(addr string, err error) outcome {
 		return final(ErrOtherKey, "it answers encrypted, and this node has no gossip key")
 	case strings.Contains(text, "remote state is not encrypted"):
 		return final(ErrOtherKey, "it answers without encryption, so it has no gossip key or is no gossip port")
-	case isSilence(text) || g.knows(addr):
+	case isSilence(text) || j.knows(addr):
 		say(slog.LevelDebug, "no member answers at this address yet", err)
-		g.mu.Lock()
-		g.silence = errors.New(plain(text))
-		g.mu.Unlock()
+		j.keepSilence(errors.New(plain(text)))
 	case isReset(text):
 		// A node's peer port does this, but so may the gossip port of a node that is
 		// starting or ending.
 		err := fmt.Errorf("%s: something answers there that ended the connection: is it a gossip address (--gossip-addr of "+
 			"the others)? (%s)", addr, plain(text))
-		g.keepMute(text)
+		j.keepMute(text)
 		say(slog.LevelWarn, "cannot join, and tries again", err)
 		return outcome{mute: true}
 	default:
@@ -347,10 +356,10 @@ func (g *Gossip) failed(addr string, err error) outcome {
 			plain(text))
 		mute := isMute(text)
 		if mute {
-			g.keepMute(text)
+			j.keepMute(text)
 		}
 		say(slog.LevelWarn, "cannot join", err)
-		g.refuse(err)
+		j.g.refusals.tell(err)
 		return outcome{mute: mute}
 	}
 	return outcome{}
@@ -366,13 +375,6 @@ func plain(text string) string {
 	return clip(strings.Join(strings.Fields(text), " "))
 }
 
-func (g *Gossip) refuse(err error) {
-	select {
-	case g.refused <- err:
-	default:
-	}
-}
-
 // isSilence reports whether an exchange failed because nothing answers at the address,
 // rather than because of the answer.
 func isSilence(text string) bool {
@@ -381,39 +383,68 @@ func isSilence(text string) bool {
 	})
 }
 
-// refusalIn returns the last refusal that an error of memberlist quotes; nil if it
-// quotes none.
-func (g *Gossip) refusalIn(text string) *refusal {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for i := len(g.refusals) - 1; i >= 0; i-- {
-		if r := g.refusals[i]; strings.Contains(text, r.Error()) {
-			return &r
-		}
-	}
-	return nil
-}
-
 // alive reports whether a node with this node's name answers at an address. The two
 // refuse each other, so neither learns anything from the exchange; the answer to a probe
 // could carry members along.
-func (g *Gossip) alive(addr string) bool {
-	_, err := g.ml.Join([]string{addr})
+func (j *joiner) alive(addr string) bool {
+	_, err := j.g.ml.Join([]string{addr})
 	if err == nil {
 		return false // another node is there by now
 	}
-	r := g.refusalIn(err.Error())
+	r := j.g.refusals.in(err.Error())
 	return r != nil && errors.Is(r, ErrNameTaken) && r.addr == addr && !r.moved
 }
 
 // knows reports whether a member that is gone was at an address.
-func (g *Gossip) knows(addr string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, r := range g.roster.gone {
+func (j *joiner) knows(addr string) bool {
+	j.g.mu.Lock()
+	defer j.g.mu.Unlock()
+	for _, r := range j.g.roster.gone {
 		if r.GossipAddr == addr {
 			return true
 		}
 	}
 	return false
+}
+
+// mirror counts exchanges of views with a node that knows only this node. An empty view
+// comes from a node that is just starting and does not know itself yet.
+func (j *joiner) mirror(nodes []*memberlist.Node) {
+	if len(nodes) == 0 {
+		return
+	}
+	for _, n := range nodes {
+		if a, err := decode(n.Meta); err != nil || a.Instance != j.g.cfg.Instance {
+			return
+		}
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.mirrors++
+}
+
+func (j *joiner) mirrored() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.mirrors
+}
+
+// meet notes that another node has been in contact.
+func (j *joiner) meet() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.answered = true
+}
+
+// met reports whether one has.
+func (j *joiner) met() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.answered
+}
+
+func (j *joiner) keepSilence(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.silence = err
 }

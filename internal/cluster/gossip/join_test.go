@@ -131,7 +131,7 @@ func TestTheDeadAreAskedFor(t *testing.T) {
 	a.sees("a", "b")
 	b.crash()
 	a.sees("a", "b dead")
-	want := a.targets()
+	want := a.join.targets()
 	if len(want) != 1 || want[0] != b.addr {
 		t.Errorf("a asks %v, want b's address %s", want, b.addr)
 	}
@@ -316,15 +316,11 @@ func TestOpenIsCancelled(t *testing.T) {
 func TestAnEmptyViewIsNotThisNodes(t *testing.T) {
 	g := start(t, "a").Gossip
 	exchanged := func(nodes ...*memberlist.Node) int {
-		g.mu.Lock()
-		before := g.mirrors
-		g.mu.Unlock()
+		before := g.join.mirrored()
 		if err := (delegate{g}).NotifyMerge(nodes); err != nil {
 			t.Fatal(err)
 		}
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		return g.mirrors - before
+		return g.join.mirrored() - before
 	}
 	if got := exchanged(); got != 0 {
 		t.Error("a view without members is taken for this node's own")

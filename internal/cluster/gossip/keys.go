@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/hashicorp/memberlist"
 )
@@ -59,18 +60,24 @@ func (g *Gossip) SetKeys(keys [][]byte) error {
 	if len(keys) == 0 || g.ring == nil {
 		return errors.New("gossip: encryption is turned on and off by a restart, with keys or without")
 	}
-	g.keysMu.Lock()
-	defer g.keysMu.Unlock()
-	return setKeys(g.ring, keys)
+	return g.ring.set(keys)
 }
 
-// setKeys makes a key ring hold the given keys, with the first one primary.
+// keyring has the keys that encrypt gossip. It is safe for concurrent use.
+type keyring struct {
+	memberlist.Keyring
+	changing sync.Mutex // held while keys are set
+}
+
+// set makes the key ring hold the given keys, with the first one primary.
 //
 // The ring gives its slice to readers without a lock, and removes a key by moving those
 // behind it. So this function only removes the last key, which moves nothing. A wanted
 // key behind an unwanted one is first moved to the front, by making it primary for a
 // moment. Every such key has been in the ring before, so other nodes know it.
-func setKeys(ring *memberlist.Keyring, keys [][]byte) error {
+func (ring *keyring) set(keys [][]byte) error {
+	ring.changing.Lock()
+	defer ring.changing.Unlock()
 	wanted := func(k []byte) bool {
 		return slices.ContainsFunc(keys, func(w []byte) bool { return bytes.Equal(w, k) })
 	}

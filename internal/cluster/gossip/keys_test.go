@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/hashicorp/memberlist"
 )
 
 // keysOf returns keys that each repeat one byte.
@@ -25,11 +23,11 @@ func TestSetKeysOnARing(t *testing.T) {
 		{[]byte{1, 2, 3, 4, 5, 6, 7, 8}, []byte{11, 12, 13, 14, 15, 16, 17, 18}},
 		{[]byte{1, 2, 3, 4, 5, 6, 7, 8}, []byte{8, 1, 7, 2, 11, 12}},
 	} {
-		ring := &memberlist.Keyring{}
-		if err := setKeys(ring, keysOf(c.from)); err != nil {
+		ring := new(keyring)
+		if err := ring.set(keysOf(c.from)); err != nil {
 			t.Fatal(err)
 		}
-		if err := setKeys(ring, keysOf(c.to)); err != nil {
+		if err := ring.set(keysOf(c.to)); err != nil {
 			t.Fatal(err)
 		}
 		got := ring.GetKeys()
@@ -48,9 +46,9 @@ func TestSetKeysOnARing(t *testing.T) {
 // must never be missing, no key may be there twice, and nothing may be written where
 // they read, which the race detector checks.
 func TestKeysChangeUnderReaders(t *testing.T) {
-	ring := &memberlist.Keyring{}
+	ring := new(keyring)
 	steps := [][]byte{{1, 2, 3}, {1, 3}, {3, 4, 1}, {1, 5, 3}, {3, 1}, {6, 7, 1, 3}, {1, 3, 2}}
-	if err := setKeys(ring, keysOf(steps[0])); err != nil {
+	if err := ring.set(keysOf(steps[0])); err != nil {
 		t.Fatal(err)
 	}
 	stop, done := make(chan struct{}), make(chan struct{})
@@ -75,7 +73,7 @@ func TestKeysChangeUnderReaders(t *testing.T) {
 	}()
 	for range 3000 {
 		for _, s := range steps {
-			if err := setKeys(ring, keysOf(s)); err != nil {
+			if err := ring.set(keysOf(s)); err != nil {
 				t.Fatal(err)
 			}
 		}

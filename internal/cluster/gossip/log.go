@@ -144,35 +144,6 @@ func (l *throttledLog) writeNews(text string, attrs ...slog.Attr) {
 	l.write(slog.LevelInfo, kind, text, attrs...)
 }
 
-// maxHeld bounds the refusals that are held back while a node opens; further ones are
-// not logged.
-const maxHeld = 32
-
-// logRefusal logs a refusal by calling log. While the node opens, it holds the call back:
-// if no node lets this one in, the error of Open has the reason already.
-func (g *Gossip) logRefusal(log func()) {
-	g.mu.Lock()
-	hold := g.opening
-	if hold && len(g.held) < maxHeld {
-		g.held = append(g.held, log)
-	}
-	g.mu.Unlock()
-	if !hold {
-		log()
-	}
-}
-
-// release makes the calls that were held back.
-func (g *Gossip) release() {
-	g.mu.Lock()
-	held := g.held
-	g.opening, g.held = false, nil
-	g.mu.Unlock()
-	for _, log := range held {
-		log()
-	}
-}
-
 // due reports whether a kind may be logged again, and how often it was suppressed.
 func (l *throttledLog) due(kind string) (more int, ok bool) {
 	if kind == "" {

@@ -19,9 +19,7 @@ func itself(addr string) bool {
 // address reaches itself, gets the answer of the wrong node, and declares the other dead,
 // again and again. If both advertise loopback, they are on one machine.
 func (g *Gossip) atItself(name, addr string) *refusal {
-	g.mu.Lock()
-	own := g.self.GossipAddr
-	g.mu.Unlock()
+	own := g.own().GossipAddr
 	var text string
 	switch {
 	case own == "" || itself(addr) == itself(own):

@@ -10,19 +10,17 @@ import (
 // node may be there that is overloaded or attacked. Otherwise it returns nil. It takes no
 // lock.
 func (g *Gossip) Mute() error {
-	if err := g.mute.Load(); err != nil {
+	if err := g.join.mute.Load(); err != nil {
 		return *err
 	}
 	return nil
 }
 
 // keepMute records that someone took a connection and said nothing.
-func (g *Gossip) keepMute(text string) {
+func (j *joiner) keepMute(text string) {
 	err := errors.New(plain(text))
-	g.mute.Store(&err)
-	g.mu.Lock()
-	g.silence = err
-	g.mu.Unlock()
+	j.mute.Store(&err)
+	j.keepSilence(err)
 }
 
 // isReset reports whether an exchange failed because the other side broke it off.

@@ -80,12 +80,12 @@ func TestAFormerRunIsNoNameConflict(t *testing.T) {
 	a, former := start(t, "a"), start(t, "b")
 	former.crash()
 	b := start(t, "b", a.addr)
-	b.suspectNameConflict(former.addr)
-	b.suspectNameConflict(a.addr)
-	b.checkNameConflicts()
-	b.Gossip.mu.Lock()
-	left := len(b.nameConflicts)
-	b.Gossip.mu.Unlock()
+	b.namesakes.suspect(former.addr)
+	b.namesakes.suspect(a.addr)
+	b.namesakes.check()
+	b.namesakes.mu.Lock()
+	left := len(b.namesakes.at)
+	b.namesakes.mu.Unlock()
 	if left != 0 {
 		t.Errorf("%d addresses are asked on", left)
 	}
@@ -109,10 +109,10 @@ func TestAddressOfFormerRunIsTaken(t *testing.T) {
 		return &memberlist.Node{Name: name, Addr: net.IPv4(127, 0, 0, 1), Port: 1, Meta: meta}
 	}
 	former, other := record("b", 9999), record("c", 9998)
-	if r := b.nameConflict(former, []*memberlist.Node{former}); r == nil || r.moved {
+	if r := b.namesakes.conflict(former, []*memberlist.Node{former}); r == nil || r.moved {
 		t.Errorf("got %v, want that it may be there", r)
 	}
-	if r := b.nameConflict(former, []*memberlist.Node{former, other}); r == nil || !r.moved {
+	if r := b.namesakes.conflict(former, []*memberlist.Node{former, other}); r == nil || !r.moved {
 		t.Errorf("got %v, want that another is there", r)
 	}
 }
@@ -121,12 +121,12 @@ func TestAddressOfFormerRunIsTaken(t *testing.T) {
 func TestNameConflictsAreBounded(t *testing.T) {
 	b := start(t, "b")
 	for i := range 3 * maxNameConflicts {
-		b.suspectNameConflict("127.0.0.1:" + strconv.Itoa(i+1))
+		b.namesakes.suspect("127.0.0.1:" + strconv.Itoa(i+1))
 	}
-	b.suspectNameConflict(b.addr)
-	b.Gossip.mu.Lock()
-	defer b.Gossip.mu.Unlock()
-	if len(b.nameConflicts) != maxNameConflicts || b.nameConflicts[b.addr] {
-		t.Errorf("%d addresses are asked, want %d and not its own", len(b.nameConflicts), maxNameConflicts)
+	b.namesakes.suspect(b.addr)
+	b.namesakes.mu.Lock()
+	defer b.namesakes.mu.Unlock()
+	if len(b.namesakes.at) != maxNameConflicts || b.namesakes.at[b.addr] {
+		t.Errorf("%d addresses are asked, want %d and not its own", len(b.namesakes.at), maxNameConflicts)
 	}
 }

@@ -9,22 +9,22 @@ import "errors"
 var errDefect = errors.New("gossip: an internal error, of which the node's log has the details")
 
 // catch recovers from a panic. It must be deferred directly.
-func (g *Gossip) catch() {
-	if g.cfg.Panicked == nil {
+func (c *Config) catch() {
+	if c.Panicked == nil {
 		return
 	}
 	if v := recover(); v != nil {
-		g.cfg.Panicked(v)
+		c.Panicked(v)
 	}
 }
 
 // catchErr is catch for functions that return an error, which it sets.
-func (g *Gossip) catchErr(err *error) {
-	if g.cfg.Panicked == nil {
+func (c *Config) catchErr(err *error) {
+	if c.Panicked == nil {
 		return
 	}
 	if v := recover(); v != nil {
-		g.cfg.Panicked(v)
+		c.Panicked(v)
 		*err = errDefect
 	}
 }
