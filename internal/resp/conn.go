@@ -31,12 +31,15 @@ type conn struct {
 	began  time.Time    // when the present commands were read
 	until  struct{ read, write deadline }
 
-	caller   caller
-	known    frontend.Known // who its certificate proves
-	token    string         // of AUTH; empty: none
-	failures int            // wrong tokens
-	ending   bool           // it is closed after the replies
-	code     string         // of the last reply
+	caller caller
+	known  frontend.Known // who its certificate proves
+	auth   struct {
+		token    string // of AUTH; empty: none
+		failures int    // wrong tokens
+	}
+	name   string // of CLIENT SETNAME; empty: none
+	ending bool   // it is closed after the replies
+	code   string // of the last reply
 }
 
 // caller is who sends the commands, or why that is not known.
@@ -256,9 +259,9 @@ func (c *conn) identify() {
 		c.caller = caller{c.of.front.Anyone(c), nil}
 		return
 	}
-	shown := c.credentials(c.token)
+	shown := c.credentials(c.auth.token)
 	by, err := c.of.front.Identify(c, shown)
-	if errors.Is(err, frontend.ErrUnauthenticated) && c.token == "" &&
+	if errors.Is(err, frontend.ErrUnauthenticated) && c.auth.token == "" &&
 		(shown.TLS == nil || len(shown.TLS.PeerCertificates) == 0) {
 		err = errNothingShown
 	}
@@ -289,7 +292,7 @@ func (c *conn) login(ctx context.Context, name, token string) bool {
 	}
 	by, err := c.of.front.Identify(c, c.credentials(token))
 	if err == nil && by.Identified() {
-		c.token, c.caller = strings.Clone(token), caller{by, nil}
+		c.auth.token, c.caller = strings.Clone(token), caller{by, nil}
 		return true
 	}
 	c.pause(ctx)
@@ -306,8 +309,8 @@ func (c *conn) login(ctx context.Context, name, token string) bool {
 // pause delays the reply to a wrong token. The last one of a connection ends it, and so
 // does one of too many at a time.
 func (c *conn) pause(ctx context.Context) {
-	c.failures++
-	c.ending = c.ending || c.failures >= maxLogins
+	c.auth.failures++
+	c.ending = c.ending || c.auth.failures >= maxLogins
 	if c.of.logging.Add(1) > maxLogging {
 		c.ending = true
 	} else {

@@ -99,10 +99,19 @@ func describe(c *conn, k *command) {
 
 func doClient(_ context.Context, c *conn, args []string) {
 	switch sub := strings.ToUpper(args[0]); {
-	case (sub == "SETNAME" && len(args) == 2) || (sub == "SETINFO" && len(args) == 3):
+	case sub == "SETNAME" && len(args) == 2:
+		if err := checkName(args[1]); err != nil {
+			c.fail("CLIENT", "ERR", err.Error())
+			return
+		}
+		c.name = strings.Clone(args[1])
+		c.reply.ok()
+	case sub == "SETINFO" && len(args) == 3:
 		c.reply.ok() // it is not kept
 	case sub == "ID" && len(args) == 1:
 		c.reply.integer(c.id)
+	case sub == "GETNAME" && len(args) == 1 && c.name != "":
+		c.reply.bulk(c.name)
 	case sub == "GETNAME" && len(args) == 1:
 		c.reply.null()
 	default:
@@ -110,6 +119,20 @@ func doClient(_ context.Context, c *conn, args []string) {
 		return
 	}
 	c.served("CLIENT", "OK")
+}
+
+// maxName is the longest name of a connection, in bytes. It is kept as long as the connection.
+const maxName = 256
+
+// checkName returns what is wrong with a name for a connection. An empty one takes the name away.
+func checkName(name string) error {
+	if len(name) > maxName {
+		return commandError(fmt.Sprintf("the name has %d bytes: give at most %d", len(name), maxName))
+	}
+	if strings.ContainsFunc(name, func(r rune) bool { return r < '!' || r > '~' }) {
+		return commandError(fmt.Sprintf("the name is %.40q: give it without spaces, and in ASCII", name))
+	}
+	return nil
 }
 
 // errCluster is what CLUSTER is answered otherwise.
@@ -159,7 +182,7 @@ func doReadOnly(_ context.Context, c *conn, _ []string) {
 
 // hello answers HELLO [version [AUTH user password] [SETNAME name]].
 func doHello(ctx context.Context, c *conn, args []string) {
-	resp3 := c.reply.resp3
+	resp3, name := c.reply.resp3, c.name
 	if len(args) > 0 {
 		switch args[0] {
 		case "2":
@@ -180,7 +203,11 @@ func doHello(ctx context.Context, c *conn, args []string) {
 			}
 			args = args[3:]
 		case sub == "SETNAME" && len(args) >= 2:
-			args = args[2:]
+			if err := checkName(args[1]); err != nil {
+				c.fail("HELLO", "ERR", err.Error())
+				return
+			}
+			name, args = strings.Clone(args[1]), args[2:]
 		default:
 			c.fail("HELLO", "ERR", fmt.Sprintf("syntax error in HELLO option %.40q", args[0]))
 			return
@@ -190,7 +217,7 @@ func doHello(ctx context.Context, c *conn, args []string) {
 		c.refused("HELLO", c.caller.err)
 		return
 	}
-	c.reply.resp3 = resp3
+	c.reply.resp3, c.name = resp3, name
 	version := int64(2)
 	if resp3 {
 		version = 3
