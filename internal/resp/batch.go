@@ -132,7 +132,7 @@ func (c *conn) answer(k *check, d *limiter.Decision, err error) {
 		c.reply.throttled(k.rate, k.cost, d)
 	case k.form == formAtMost && d.Limit(0).Remaining == 0:
 		c.reply.scriptDenied(k.rate, 1, d)
-	case (k.form == formScript || k.form == formAtMost) && (d.Allowed || k.cost == 0):
+	case (k.form == formScript || k.form == formAtMost) && (d.Allowed || k.cost == 0 && k.rate.above(d.Limit(0)) == 0):
 		c.reply.scriptAllowed(k.cost, d)
 	case k.form == formScript || k.form == formAtMost:
 		c.reply.scriptDenied(k.rate, k.cost, d)

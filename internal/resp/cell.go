@@ -50,6 +50,20 @@ func (r rate) spec() limiter.Spec {
 // interval returns the time for one unit, in seconds.
 func (r rate) interval() float64 { return r.period.Seconds() / float64(r.units) }
 
+// above returns for how long what a key has used is more than the burst, as a look finds it: one that was charged under
+// a larger burst. The wait of a look is that for one unit, and so longer by what one takes to leak. That is not the
+// interval if the key leaks by another number still: then it is a part of the time until the key is as new.
+func (r rate) above(l *limiter.LimitDecision) time.Duration {
+	one := time.Duration(float64(r.period) / float64(r.units))
+	if r.burst > 1 {
+		one = max(one, (l.ResetAfter-l.RetryAfter)/time.Duration(r.burst-1))
+	}
+	if wait := l.RetryAfter - one; wait > limiter.TickDuration { // both are rounded to ticks
+		return wait
+	}
+	return 0
+}
+
 // rates makes each limit once, up to a bound. The zero value is empty.
 type rates struct {
 	mu   sync.RWMutex
@@ -152,10 +166,14 @@ func rangeError(name string, n, least, most int64) error {
 func (r *reply) throttled(q rate, cost int64, d *limiter.Decision) {
 	l := d.Limit(0)
 	limited, retry := int64(0), int64(-1)
-	if !d.Allowed && cost > 0 { // a look is never limited
+	wait := l.RetryAfter
+	if cost == 0 {
+		wait = q.above(l)
+	}
+	if !d.Allowed && (cost > 0 || wait > 0) {
 		limited = 1
 		if !l.Never {
-			retry = limiter.Seconds(l.RetryAfter)
+			retry = limiter.Seconds(wait)
 		}
 	}
 	r.array(5)
@@ -223,7 +241,10 @@ func (r *reply) scriptAllowed(units int64, d *limiter.Decision) {
 func (r *reply) scriptDenied(q rate, cost int64, d *limiter.Decision) {
 	l := d.Limit(0)
 	retry := l.ResetAfter.Seconds() + q.interval()*float64(cost-q.burst)
-	if !l.Never && l.RetryAfter > 0 {
+	switch {
+	case cost == 0:
+		retry = q.above(l).Seconds()
+	case !l.Never && l.RetryAfter > 0:
 		retry = l.RetryAfter.Seconds()
 	}
 	r.array(4)

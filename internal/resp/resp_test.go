@@ -224,6 +224,16 @@ func TestThrottle(t *testing.T) {
 	if got := c.ask("CL.THROTTLE user123 15 30 60 1"); got != "[0 16 15 -1 2]" {
 		t.Errorf("the example of its README: %s", got)
 	}
+	for _, look := range []struct{ burst, reply string }{ // 10 units are used
+		{"9", "[0 10 0 -1 20]"}, {"8", "[1 9 0 2 20]"}, {"3", "[1 4 0 12 20]"}, {"0", "[1 1 0 18 20]"},
+		{"10", "[0 11 1 -1 20]"},
+	} {
+		c.ask("DEL smaller")
+		c.ask("CL.THROTTLE smaller 15 30 60 10")
+		if got := c.ask("CL.THROTTLE smaller " + look.burst + " 30 60 0"); got != look.reply {
+			t.Errorf("a look with a burst of %s: %s, want %s", look.burst, got, look.reply)
+		}
+	}
 	long := strings.Repeat("k", 4000)
 	if got := c.ask("CL.THROTTLE "+long+"a 0 1 60") + c.ask("CL.THROTTLE "+long+"b 0 1 60") + c.ask("CL.THROTTLE "+long+
 		"a 0 1 60"); got != "[0 1 0 -1 60][0 1 0 -1 60][1 1 0 60 60]" {

@@ -28,6 +28,11 @@ func TestScripts(t *testing.T) {
 		{allowN + "3", "[0 0 0.3 1]"},
 		{"DEL rate:id rate:other", "1"},
 		{allowN + "1", "[1 9 -1 0.1]"},
+		{allowN + "9", "[9 0 -1 1]"},
+		{"EVALSHA " + scriptAllowN + " 1 rate:id 4 10 1 0", "[0 0 0.6 1]"}, // a look with a smaller burst
+		{"EVALSHA " + scriptAllowN + " 1 rate:id 10 10 1 0", "[0 0 -1 1]"},
+		{"DEL rate:id", "1"},
+		{allowN + "1", "[1 9 -1 0.1]"},
 		// Another limit of the same key goes on with its counter, as the script does.
 		{"EVALSHA " + scriptAllowN + " 1 rate:id 5 10 1 1", "[1 3 -1 0.2]"},
 		{"SCRIPT EXISTS " + scriptAllowN + " abc", "[1 0]"},
