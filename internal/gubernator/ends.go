@@ -12,8 +12,12 @@ import (
 // answer takes from the member that decides, and would vary from call to call.
 type ends struct {
 	seed maphash.Seed
-	told *recent.Values[uint64, *atomic.Int64] // in milliseconds since 1970, by the hash of a key
+	told *recent.Values[uint64, *told] // by the hash of a key
 }
+
+// told is the end of a window, in milliseconds since 1970, and the window's length. With another length another window
+// begins.
+type told struct{ end, length atomic.Int64 }
 
 // Bounds of the ends that are remembered, and how far apart two tellings of one end are at most.
 const (
@@ -23,13 +27,13 @@ const (
 )
 
 func newEnds(now func() time.Time) ends {
-	return ends{maphash.MakeSeed(), recent.New[uint64, *atomic.Int64](maxEnds, endLife, now)}
+	return ends{maphash.MakeSeed(), recent.New[uint64, *told](maxEnds, endLife, now)}
 }
 
 // forget forgets the end of an item's window, which is over.
 func (e *ends) forget(it *item) {
 	if told, ok := e.told.Get(e.key(it)); ok {
-		told.Store(0)
+		told.end.Store(0)
 	}
 }
 
@@ -46,14 +50,16 @@ func (e *ends) key(it *item) uint64 {
 // of returns the end to tell for an item whose window would be told to end at an instant.
 func (e *ends) of(it *item, at int64) int64 {
 	k := e.key(it)
-	told, ok := e.told.Get(k)
+	t, ok := e.told.Get(k)
 	if !ok {
-		told = new(atomic.Int64)
-		e.told.Keep(k, told)
+		t = new(told)
+		e.told.Keep(k, t)
 	}
-	if was := told.Load(); near(time.UnixMilli(was), time.UnixMilli(at), min(sameEnd, it.limit.Window()/2)) {
+	length := it.limit.Window()
+	same := t.length.Swap(int64(length)) == int64(length)
+	if was := t.end.Load(); same && near(time.UnixMilli(was), time.UnixMilli(at), min(sameEnd, length/2)) {
 		return was
 	}
-	told.Store(at)
+	t.end.Store(at)
 	return at
 }

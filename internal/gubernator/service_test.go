@@ -193,6 +193,10 @@ func TestTokenBucket(t *testing.T) {
 			{"ms=1000", "under 10 left 4 reset 1000"},
 			{"wait 1s", ""},
 			{"ms=1000", "under 10 left 9 reset 1000"},
+			{"wait 201ms", ""},
+			{"ms=777", "under 10 left 8 reset 777"}, // not 799, when the other one would have ended
+			{"ms=778", "under 10 left 7 reset 778"},
+			{"ms=777", "under 10 left 6 reset 777"},
 		},
 		"a burst is not read": {
 			{"burst=100", "under 10 left 9 reset 60000"},
