@@ -2,7 +2,6 @@ package table
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"unsafe"
 
@@ -293,32 +292,6 @@ func (g *idRing) byPlace() []int {
 	}
 	slices.SortStableFunc(at, func(a, b int) int { return cmp.Compare(g.ring[a].place, g.ring[b].place) })
 	return at
-}
-
-// check verifies the invariants of the ring, for tests.
-func (g *idRing) check() error {
-	at := g.byPlace()
-	for _, pos := range at {
-		if e := &g.ring[pos]; g.find(e.place, e.lo) != pos {
-			return fmt.Errorf("the id at %d is not found", pos)
-		}
-	}
-	indexed, free := 0, 0
-	wide := g.wide()
-	for i := range g.elements(wide) {
-		switch e := g.element(i, wide); {
-		case e == 0:
-			free++
-		case !g.stale(e) && g.ring[g.position(e&g.mask()-1)].state.Time != idGone:
-			indexed++
-		}
-	}
-	if len(at) != g.used() || indexed != g.used() || len(g.index) != indexSize(len(g.ring)) ||
-		free == 0 && len(g.ring) > 0 {
-		return fmt.Errorf("%d ids, and %d in an index of %d, %d free; %d are counted in a ring of %d", len(at), indexed,
-			len(g.index), free, g.used(), len(g.ring))
-	}
-	return nil
 }
 
 // addID adds an id to a partition. It has been counted, and its limit has the number.

@@ -2,7 +2,6 @@ package table
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -316,65 +315,3 @@ type Share struct {
 // Shares returns the usage of rules with a share, ordered by name. Rules without
 // counters are omitted. Imported counters count towards no share.
 func (t *Table) Shares() []Share { return t.registry.all() }
-
-// check verifies the invariants of a partition, for tests.
-func (p *partition) check() error {
-	if err := p.slots.check(); err != nil {
-		return err
-	}
-	if err := p.table.ring(p).check(); err != nil {
-		return err
-	}
-	for _, pos := range p.table.ring(p).byPlace() {
-		if at := p.table.ring(p).at(pos).Time; at > p.clock && int64(at) < p.expiry.Load() {
-			return fmt.Errorf("an id ends at %d, before the partition's bound %d", at, p.expiry.Load())
-		}
-	}
-	for i := range p.slots.size {
-		s := p.slots.at(i)
-		if s.limit == 0 {
-			continue
-		}
-		l := p.table.registry.limit(s.limit)
-		if at := s.state.EmptyAt(l, p.table.words(s)); at > p.clock && int64(at) < p.expiry.Load() {
-			return fmt.Errorf("slot %d recovers at %d, before the partition's bound %d", i, at, p.expiry.Load())
-		}
-	}
-	return nil
-}
-
-// check verifies the order of the slots and that each can be reached.
-func (t *slots) check() error {
-	used, last := 0, uint64(0)
-	for i := range t.size {
-		s := t.at(i)
-		if s.limit == 0 {
-			continue
-		}
-		used++
-		if s.place < last {
-			return fmt.Errorf("slot %d is out of order", i)
-		}
-		last = s.place
-		if at, found := t.find(s.place, s.lo); !found || at != i {
-			return fmt.Errorf("slot %d is not found, or found at %d", i, at)
-		}
-		first, found := t.findKey(s.place)
-		if !found || t.inRun(first, s.place, s.lo) != s || first > 0 && t.at(first-1).place == s.place &&
-			t.at(first-1).limit != 0 {
-			return fmt.Errorf("slot %d is not found by its key, or found from %d", i, first)
-		}
-		if near := t.findNear(s.place, s.lo); near != s && (near != nil || i > t.home(s.place)) {
-			return fmt.Errorf("slot %d is not found behind its home", i)
-		}
-	}
-	switch {
-	case used != t.used:
-		return fmt.Errorf("%d slots are taken, %d are counted", used, t.used)
-	case t.size > 0 && t.at(t.size-1).limit != 0:
-		return errors.New("the last slot is taken")
-	case t.size > blockSlots && t.size > t.even()+limitFor(t.even())+blockSlots:
-		return fmt.Errorf("%d slots, of which %d are for entries that are spread evenly", t.size, t.even())
-	}
-	return nil
-}
