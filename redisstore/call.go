@@ -48,7 +48,6 @@ const (
 	kindRefund              // it refunds for a caller
 	kindReset
 	kindAmend // it settles or extends a hold
-	kinds     = iota
 )
 
 // add appends the parameters of a limit. For calendar windows these have the bounds

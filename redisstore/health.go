@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weirlimit/weir/internal/guard"
+	"github.com/weirlimit/weir/internal/seldom"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -52,7 +53,7 @@ func (h *health) down() bool { return h.outage.Load() != nil }
 
 // worthLogging reports whether an outage is logged at an instant.
 func (h *health) worthLogging(o *outage, now time.Time) bool {
-	return o.since.Sub(h.ended) > flapWithin || now.Sub(h.logged) > logCallEvery || now.Sub(o.since) >= lastsFor
+	return o.since.Sub(h.ended) > flapWithin || now.Sub(h.logged) > seldom.Every || now.Sub(o.since) >= lastsFor
 }
 
 // policy counts a decision by policy that this server caused.
@@ -344,38 +345,25 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// logCallEvery is the shortest interval between two logged errors of single calls of one
-// kind.
-const logCallEvery = time.Minute
-
-// failures logs errors of single calls: of each kind, and of damage, at most one in logCallEvery. It is safe for
-// concurrent use.
+// failures logs errors of single calls: of each kind, and of damage, one in [seldom.Every]. It is safe for concurrent
+// use.
 type failures struct {
-	log  *slog.Logger
-	last [kinds + 1]atomic.Int64 // when one was last logged, by kind; the last: damage
+	log   *slog.Logger
+	lines seldom.Lines
 }
 
 // call logs an error of a single call.
-func (f *failures) call(c *call, err error) {
-	if seldom(&f.last[c.kind]) {
-		f.log.LogAttrs(context.Background(), slog.LevelError, c.kind.failure(),
-			slog.String("key", c.route), slog.String("error", err.Error()))
-	}
-}
+func (f *failures) call(c *call, err error) { f.write(c, c.kind.failure(), err) }
 
 // damage logs that a value is not readable.
 func (f *failures) damage(c *call) {
-	if seldom(&f.last[kinds]) {
-		f.log.LogAttrs(context.Background(), slog.LevelError,
-			"a value in redis could not be read, as if something else had written it: its counter begins anew",
-			slog.String("key", c.route), slog.String("error", c.err.Error()))
-	}
+	f.write(c, "a value in redis could not be read, as if something else had written it: its counter begins anew", c.err)
 }
 
-// seldom reports whether something may be logged that was last logged then, and notes that it is.
-func seldom(logged *atomic.Int64) bool {
-	now, last := time.Now().UnixNano(), logged.Load()
-	return (last == 0 || now-last >= int64(logCallEvery)) && logged.CompareAndSwap(last, now)
+func (f *failures) write(c *call, what string, err error) {
+	if _, due := f.lines.Due(what, time.Now()); due {
+		f.log.Error(what, "key", c.route, "error", err.Error())
+	}
 }
 
 // failure describes for the log what it means that a call of a kind failed.

@@ -388,7 +388,7 @@ func TestLostCancellationIsLogged(t *testing.T) {
 // What is logged of a call says what the call was for.
 func TestEachKindOfCallHasItsMessage(t *testing.T) {
 	play(t, func(p *played) {
-		for k := range kind(kinds) {
+		for k := range kindAmend + 1 {
 			for range 3 { // at most once a minute
 				p.failures.call(&call{kind: k, route: "k"}, errBusy)
 			}
