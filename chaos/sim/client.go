@@ -305,8 +305,11 @@ func (k *key) answered(n *Node, d *limiter.Decision, i, cost int, repeated bool)
 	case !d.Allowed && !fallback:
 		k.denied++
 		k.spared += cost
-		if d.Source == limiter.SourceCached {
+		switch d.Source {
+		case limiter.SourceCached:
 			n.w.near.refused++
+		case limiter.SourceShare:
+			n.w.near.lending.deniedByShare(k, cost)
 		}
 	case !d.Allowed:
 		k.fallbacks++

@@ -29,7 +29,8 @@ type lending struct {
 	borrowers []*borrower
 	byClients int // units that their leases admitted
 
-	open map[*key]int // the most checks that were under way as a fault came
+	open   map[*key]int // the most checks that were under way as a fault came
+	shares map[*key]int // units of each that were denied by a share
 }
 
 // leasedUnits are units of leases at an instant.
@@ -98,6 +99,14 @@ func (l *lending) underWay(w *World) {
 	for _, k := range w.keys {
 		l.open[k] = max(l.open[k], k.openOps)
 	}
+}
+
+// deniedByShare notes that a minority has denied units of a key beyond its share.
+func (l *lending) deniedByShare(k *key, units int) {
+	if l.shares == nil {
+		l.shares = make(map[*key]int)
+	}
+	l.shares[k] += units
 }
 
 // admitted notes what a lease has admitted: the owner charges it later.

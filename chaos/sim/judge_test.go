@@ -293,6 +293,20 @@ func TestWhatMustBeAdmitted(t *testing.T) {
 	}
 }
 
+// TestWhatMustBeAdmittedOfWhatWasAskedFor: where a minority denied so much beyond its share that owners were not asked
+// for the whole limit, only a share must be admitted.
+func TestWhatMustBeAdmittedOfWhatWasAskedFor(t *testing.T) {
+	for beyond, want := range map[int]int{0: 59, 10: 59, 11: 19} {
+		w := newWorld(1)
+		w.size, w.near.lending.on = 3, true
+		k := &key{rule: new(limiter.Rule), least: 60, begun: 70, policy: limiter.UnreachableLocal}
+		w.near.lending.deniedByShare(k, beyond)
+		if least := k.mustAdmit(w, bounds{}, 0); least != want {
+			t.Errorf("%d units denied by a share: at least %d, want %d", beyond, least, want)
+		}
+	}
+}
+
 // TestHandoffsAreChangesWhereConnectionsBreak: not where every change is graceful.
 func TestHandoffsAreChangesWhereConnectionsBreak(t *testing.T) {
 	for exact, want := range map[bool]int{false: 2, true: 1} {

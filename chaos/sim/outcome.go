@@ -235,7 +235,7 @@ func (k *key) mustAdmit(w *World, b bounds, j int) int {
 	if !b.exact {
 		least -= k.passed
 	}
-	seldom := k.seldom || w.near.lending.on && k.begun < k.least
+	seldom := k.seldom || w.near.lending.on && k.begun-w.near.lending.shares[k] < k.least
 	if seldom && !b.exact && k.policy == limiter.UnreachableLocal {
 		names := make(map[string]bool) // of all who were members, as who joins later
 		for _, n := range w.nodes {
