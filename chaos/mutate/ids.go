@@ -189,7 +189,7 @@ func ofTakeBacks() []mutation {
 			}},
 		{name: "each partition takes back what another one's reply has charged to its keys", pkg: cluster,
 			test: "^TestEachPartitionTakesBackItsOwn$", edits: []edit{
-				{"internal/cluster/decide.go", "	return d.await(t, parts, h)\n", "	return route.Withheld\n"},
+				{"internal/cluster/decide.go", "	return h.await(t, parts)\n", "	return route.Withheld\n"},
 			}},
 		{name: "a partition takes back only what was charged to its keys", pkg: cluster,
 			test: "^TestEachPartitionTakesBackItsOwn$", edits: []edit{

@@ -311,7 +311,7 @@ func ofBounds() []mutation {
 			{"internal/cluster/few.go", "	if !few {\n", "	if true {\n"},
 		}},
 		{name: "a claim that few answer", pkg: "./chaos/sim", test: "^TestASplitIsNoticedByItsClaims$", edits: []edit{
-			{"internal/cluster/part.go", "				t.c.decider.few.claimed(t.Now)\n", ""},
+			{"internal/cluster/part.go", "				t.c.decider.shares.few.claimed(t.Now)\n", ""},
 		}},
 		{name: "who has left is told over links", pkg: "./chaos/sim", test: "^TestWhoLeavesWhileAnotherStarts$",
 			edits: []edit{
@@ -326,7 +326,7 @@ func ofBounds() []mutation {
 				{"internal/cluster/members/leave.go", "(x.ended || !dead && x.gone())", "!dead && x.gone()"},
 			}},
 		{name: "who claims nothing asks", pkg: "./chaos/sim", test: "^TestACutIsNoticedWithoutAClaim$", edits: []edit{
-			{"internal/cluster/share.go", "			d.few.ask(t, t.view())\n", ""},
+			{"internal/cluster/share.go", "			s.few.ask(t, t.view())\n", ""},
 		}},
 		{name: "who is lost may not be alone", pkg: "./chaos/sim", test: "^TestASplitIsNoticedByItsClaims$", edits: []edit{
 			{"internal/cluster/few.go", "	if !lost {\n", "	if true {\n"},

@@ -36,7 +36,7 @@ func (d *decider) amend(t *turn, q *route.Request, parts []*partition, answer *l
 		}
 	}
 	if at := d.inDoubt(q.Charge); at != nil {
-		if d.contend(t, at, q) {
+		if d.pending.contend(t, at, q) {
 			return route.Kept, at
 		}
 		return route.Overloaded, at // and is repeated a little later
@@ -64,7 +64,7 @@ func charges(q *route.Request) bool { return q.Outcome.Amended.State == limiter.
 
 // amendTable settles or extends a reservation in the table, or takes an extension back.
 func (d *decider) amendTable(t *turn, q *route.Request) (out limiter.Amended, changed bool) {
-	switch charge := d.shareOf(t, q.Charge); {
+	switch charge := d.shares.of(t, q.Charge); {
 	case q.Back != nil:
 		if !d.table.TakeBack(t.At, charge, *q.Back) {
 			out, _, q.Outcome.Shape = d.table.StandsFor(t.At, charge)

@@ -140,7 +140,7 @@ func leftOut(k *arith.Charge, answer, idle *limiter.Decision) (known uint32) {
 
 // sourceOf returns what decides for partitions that are owned here. shared means that
 // this node applies its share of a limit.
-func (d *decider) sourceOf(t *turn, parts []*partition, shared bool) limiter.Source {
+func (t *turn) sourceOf(parts []*partition, shared bool) limiter.Source {
 	if shared {
 		return limiter.SourceShare
 	}

@@ -76,8 +76,8 @@ func New(c Config) *Core {
 		view: &core.view, sched: c.Scheduler}
 	core.inspection = inspection{partitions: core.partitions, view: &core.view, sched: c.Scheduler}
 	core.decider = decider{
-		few:   few{links: core.mesh},
-		parts: core.partitions, table: c.Table, name: c.Self.Name, refuseResets: c.RefuseResets, calls: core.calls,
+		parts: core.partitions, table: c.Table, name: c.Self.Name, refuseResets: c.RefuseResets,
+		shares:       shares{parts: core.partitions, calls: core.calls, few: few{links: core.mesh}},
 		preparations: preparations{parts: core.partitions, table: c.Table, self: core.self},
 	}
 	core.decider.slices.Member = func(id uint64) bool { return borrowed(core.view.Load(), id) }
@@ -134,7 +134,7 @@ func (c *Core) SetView(v *view.View) {
 		}
 	}
 	c.absent.changed(old, v, t.Now)
-	c.decider.viewChanged(t, old, v)
+	c.decider.shares.viewChanged(t, old, v)
 	c.mesh.ForgetEnded(t.Now)
 	c.partitions.each(t, (*replica.Replica).ViewChanged)
 	for i := range v.Members {

@@ -3,7 +3,6 @@ package cluster
 import (
 	"math"
 	"slices"
-	"sync/atomic"
 
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/route"
@@ -21,12 +20,9 @@ type decider struct {
 	table        *table.Table
 	name         string // of this node
 	refuseResets bool   // resets of other members are refused
-	calls        *route.Router
 	preparations preparations
 	pending      pending
-	rejoined     atomic.Pointer[rejoining]
-	minority     atomic.Pointer[minority]
-	few          few
+	shares       shares
 	slices       engine.Slices
 }
 
@@ -62,7 +58,7 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 		case role == peer.Heir && q.Heir && d.forbids(q): // a refused reset is no reason for a takeover
 			return route.Forbidden, p
 		case role == peer.Sealed, role == peer.Heir && q.Heir && p.takesOver(t):
-			return d.park(t, p, q), p
+			return d.pending.park(t, p, q), p
 		case q.Kind == route.KindRefund && slices.ContainsFunc(parts, func(p *partition) bool {
 			return p.r.Role() == peer.Owned
 		}):
@@ -179,7 +175,7 @@ func (d *decider) confirm(t *turn, q *route.Request, parts []*partition, answer 
 			stamp, wait := replica.Confirm(t.inputs(), own, admits(q))
 			p.apply(t)
 			if wait {
-				h = d.withhold(t, p, h, q, stamp, answer, nil)
+				h = d.pending.withhold(t, p, h, q, stamp, answer, nil)
 			}
 		}
 	}
@@ -204,9 +200,9 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 	for _, p := range parts {
 		p.instant(t)
 	}
-	charge := d.shareOf(t, q.Charge)
+	charge := d.shares.of(t, q.Charge)
 	if p := d.attempted(t, charge, parts); p != nil {
-		if d.contend(t, p, q) {
+		if d.pending.contend(t, p, q) {
 			return route.Kept
 		}
 		return route.Overloaded // and is repeated a little later
@@ -219,7 +215,7 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		if d.awaitsLent(t, q, charge, answer) {
 			return route.Kept
 		}
-	case d.contend(t, p, q):
+	case d.pending.contend(t, p, q):
 		return route.Kept
 	default:
 		d.preparations.provisional(t, q, charge, answer)
@@ -236,7 +232,7 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		answer.Limit(i).Owner = d.name
 	}
 	if len(parts) > 0 {
-		answer.Source = d.sourceOf(t, parts, charge != q.Charge)
+		answer.Source = t.sourceOf(parts, charge != q.Charge)
 		arith.Fields(&answer.Receipt).Epoch = parts[0].r.Lineage()
 	}
 	if q.Charge.ID != nil && answer.Allowed && !q.Charge.Peek {
@@ -278,13 +274,13 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		}
 		p := d.parts.of(k)
 		if stamp, wait := p.charged(t, k, id, id != nil && charge.ID.Came&(1<<i) != 0, cost); wait {
-			h = d.withhold(t, p, h, q, stamp, answer, idle)
+			h = d.pending.withhold(t, p, h, q, stamp, answer, idle)
 		}
 	}
 	if h == nil {
 		return route.Answered
 	}
-	return d.await(t, parts, h)
+	return h.await(t, parts)
 }
 
 // relabel names the limits of a request in answers that were given for a share of them.

@@ -19,7 +19,7 @@ const maxCounts = 640
 
 // explain explains a charge whose partitions are owned here, and locked.
 func (d *decider) explain(t *turn, q *route.Request, parts []*partition, answer *limiter.Decision) {
-	charge := d.shareOf(t, q.Charge)
+	charge := d.shares.of(t, q.Charge)
 	told := d.table.Explain(t.At, charge, answer)
 	if charge != q.Charge {
 		route.Relabel(q.Charge, answer)
@@ -30,7 +30,7 @@ func (d *decider) explain(t *turn, q *route.Request, parts []*partition, answer 
 			if text, never := strings.CutSuffix(told[i].Arithmetic, ": never"); never && !l.Never {
 				told[i].Arithmetic = text + ": never by this share"
 			}
-			s, sees, when := d.shareIn(t, q.Charge.Key(l.Key)), "sees", ""
+			s, sees, when := d.shares.in(t, q.Charge.Key(l.Key)), "sees", ""
 			if s.ended {
 				sees, when = "saw", " a moment ago"
 			}
@@ -44,7 +44,7 @@ func (d *decider) explain(t *turn, q *route.Request, parts []*partition, answer 
 		answer.Limit(i).Owner = d.name
 	}
 	if len(parts) > 0 {
-		answer.Source = d.sourceOf(t, parts, charge != q.Charge)
+		answer.Source = t.sourceOf(parts, charge != q.Charge)
 	}
 	q.Reply.Reasons = told
 }

@@ -198,7 +198,7 @@ func (t *turn) do(p *partition, e *replica.Effect) {
 		switch e.Event {
 		case replica.Takeover, replica.Renewal, replica.Reopened, replica.Recovered, replica.Emptied:
 			if !p.closed {
-				t.c.decider.few.claimed(t.Now)
+				t.c.decider.shares.few.claimed(t.Now)
 			}
 		}
 	case replica.Problem:

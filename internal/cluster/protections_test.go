@@ -87,7 +87,7 @@ func singleWith(t *testing.T, policy limiter.Unreachable, change func(*Config)) 
 	}
 	change(&config)
 	c := New(config)
-	c.decider.few.askAt.Store(math.MaxInt64) // the members of these tests confirm nothing
+	c.decider.shares.few.askAt.Store(math.MaxInt64) // the members of these tests confirm nothing
 	p := c.partitions.parts[0]
 	// another member owns, so this one does not seek
 	put(c, p, replica.Fixture{Owner: peer.Epoch{Counter: 1, Instance: third}})

@@ -23,7 +23,7 @@ func (d *decider) refusesLease(t *turn, k *arith.Charge) bool {
 		k.ID.Rate > 0 && (cost == 0 || cost > arith.MaxBurst || hold < arith.MinSlice || !arith.Lends(rule, true)):
 		return true
 	}
-	return d.shareOf(t, k) != k || !t.view().Speaks(peer.LeaseWire) ||
+	return d.shares.of(t, k) != k || !t.view().Speaks(peer.LeaseWire) ||
 		p != nil && p.r.Own().AwaitsLent(k.Key(0))
 }
 

@@ -43,8 +43,8 @@ func (n *pending) ended(r *route.ReplyTo) {
 func (n *pending) crowded(r *route.ReplyTo) bool { return r.Call == nil && n.Load() >= maxPending }
 
 // park keeps a request until it is known who owns the partition, which is locked.
-func (d *decider) park(t *turn, p *partition, q *route.Request) route.Verdict {
-	if p.r.Full() || !d.pending.admits(&q.Reply) {
+func (n *pending) park(t *turn, p *partition, q *route.Request) route.Verdict {
+	if p.r.Full() || !n.admits(&q.Reply) {
 		return route.Overloaded
 	}
 	p.r.Park(t.inputs(), kept(q))
@@ -96,8 +96,8 @@ func (d *decider) rerun(t *turn, q *route.Request) {
 
 // contend makes a request wait for charges of a partition to be settled. It reports
 // false if there is no time or no room for that.
-func (d *decider) contend(t *turn, p *partition, q *route.Request) bool {
-	if !p.r.Own().MayWait(t.inputs(), &q.Wait) || !d.pending.admits(&q.Reply) {
+func (n *pending) contend(t *turn, p *partition, q *route.Request) bool {
+	if !p.r.Own().MayWait(t.inputs(), &q.Wait) || !n.admits(&q.Reply) {
 		return false
 	}
 	kept := *q
@@ -183,7 +183,7 @@ func (h *withheldReply) released() bool {
 
 // withhold keeps a reply until the heir has the charge. Each partition that must wait
 // keeps the same reply.
-func (d *decider) withhold(t *turn, p *partition, h *withheldReply, q *route.Request, stamp uint64, answer,
+func (n *pending) withhold(t *turn, p *partition, h *withheldReply, q *route.Request, stamp uint64, answer,
 	idle *limiter.Decision) *withheldReply {
 	if h == nil {
 		h = &withheldReply{answer: answer, idle: idle, reply: q.Reply}
@@ -200,7 +200,7 @@ func (d *decider) withhold(t *turn, p *partition, h *withheldReply, q *route.Req
 			_, h.traced = t.c.config.Tracer.Start(q.Charge.Trace, SpanHeir)
 		}
 		if q.Reply.Call == nil {
-			d.pending.Add(1)
+			n.Add(1)
 			h.Charge, h.answer = q.Charge.Clone(), answer.Clone()
 			if idle != nil {
 				h.idle = idle.Clone()
@@ -214,7 +214,7 @@ func (d *decider) withhold(t *turn, p *partition, h *withheldReply, q *route.Req
 }
 
 // await has each partition of a check know that its reply is withheld by some of them.
-func (d *decider) await(t *turn, parts []*partition, h *withheldReply) route.Verdict {
+func (h *withheldReply) await(t *turn, parts []*partition) route.Verdict {
 	if h.Several = len(parts) > 1; !h.Several {
 		return route.Withheld
 	}

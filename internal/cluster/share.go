@@ -1,6 +1,9 @@
 package cluster
 
 import (
+	"sync/atomic"
+
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -25,22 +28,31 @@ type minority struct {
 	lost bool // this node sees fewer members than before
 }
 
+// shares is what part of limits this node applies while it sees few members, and why. It is safe for concurrent use.
+type shares struct {
+	parts    partitions
+	calls    *route.Router
+	few      few
+	rejoined atomic.Pointer[rejoining]
+	minority atomic.Pointer[minority]
+}
+
 // viewChanged notes the beginning and the end of a minority.
-func (d *decider) viewChanged(t *turn, old, v *view.View) {
-	d.few.viewChanged(t, old, v)
-	began := d.minority.Load()
+func (s *shares) viewChanged(t *turn, old, v *view.View) {
+	s.few.viewChanged(t, old, v)
+	began := s.minority.Load()
 	switch lost := len(v.Members) < len(old.Members); {
 	case v.Minority() && (began == nil || !old.Minority()):
-		d.minority.Store(&minority{t.Now, lost})
+		s.minority.Store(&minority{t.Now, lost})
 	case v.Minority() && lost && !began.lost:
-		d.minority.Store(&minority{began.at, true})
+		s.minority.Store(&minority{began.at, true})
 	}
 	if self := old.Self(); self == nil || self.State == peer.Joining {
 		return // a joining member owns nothing
 	}
 	if len(old.Members) > 0 && old.Minority() && !v.Minority() &&
 		(began == nil || began.lost || t.Now-began.at >= rejoinFor) {
-		d.rejoined.Store(&rejoining{t.At, t.Now + rejoinFor, uint64(len(old.Members)), uint64(old.Recent)})
+		s.rejoined.Store(&rejoining{t.At, t.Now + rejoinFor, uint64(len(old.Members)), uint64(old.Recent)})
 	}
 }
 
@@ -51,26 +63,26 @@ type share struct {
 	ended    bool
 }
 
-// shareIn returns the share that applies to a key of a rule under local: in a minority, of those that this node sees;
+// in returns the share that applies to a key of a rule under local: in a minority, of those that this node sees;
 // where it looks and finds only a minority in reach, of those; and when a minority is over, of those that it saw, until
 // it has merged what an owner of the majority had, or that would have come.
-func (d *decider) shareIn(t *turn, key *arith.Key) share {
+func (s *shares) in(t *turn, key *arith.Key) share {
 	v := t.view()
 	if v.Minority() {
 		return share{live: uint64(len(v.Members)), of: uint64(v.Recent)}
 	}
-	if r := d.rejoined.Load(); r != nil && t.Now < r.until {
-		if p := d.parts.of(key); p != nil && p.r.Own() != nil && !p.r.Own().TookAfter(r.at) {
+	if r := s.rejoined.Load(); r != nil && t.Now < r.until {
+		if p := s.parts.of(key); p != nil && p.r.Own() != nil && !p.r.Own().TookAfter(r.at) {
 			return share{live: r.live, of: r.of, ended: true}
 		}
 	}
-	live, of := d.few.left(v, t.Now)
+	live, of := s.few.left(v, t.Now)
 	return share{live: live, of: of}
 }
 
-// shareOf returns the charge with the limits that this node may apply, see [shareIn]. It returns k itself if
+// of returns the charge with the limits that this node may apply, see in. It returns k itself if
 // nothing changes.
-func (d *decider) shareOf(t *turn, k *arith.Charge) *arith.Charge {
+func (s *shares) of(t *turn, k *arith.Charge) *arith.Charge {
 	var out *arith.Charge
 	for i := range k.Len() {
 		key := k.Key(i)
@@ -78,16 +90,16 @@ func (d *decider) shareOf(t *turn, k *arith.Charge) *arith.Charge {
 			continue
 		}
 		if !k.Peek {
-			d.few.ask(t, t.view())
+			s.few.ask(t, t.view())
 		}
-		s := d.shareIn(t, key)
-		if s.of == 0 {
+		x := s.in(t, key)
+		if x.of == 0 {
 			continue
 		}
 		if out == nil {
 			out = k.Clone()
 		}
-		out.Key(i).Rule = d.calls.Share(key.Rule, s.live, s.of)
+		out.Key(i).Rule = s.calls.Share(key.Rule, x.live, x.of)
 	}
 	if out == nil {
 		return k
