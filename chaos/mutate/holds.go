@@ -156,7 +156,7 @@ func ofHolds() []mutation {
 		{name: "one number settles one cost beside a quota", pkg: "./cluster",
 			test: "^TestOneNumberSettlesOneCostBesideAQuota$", edits: []edit{
 				{"limiter/arith/amend.go", "!proportional(estimate, e.first, k.Cost, e.cost)",
-					"k.Cost == e.cost && estimate != e.First"},
+					"k.Cost == e.cost && estimate != e.first"},
 			}},
 		{name: "a repetition needs no id of keys that cost nothing", pkg: "./cluster",
 			test: "^TestRepetitionBesideKeysWithoutIDs$", edits: []edit{
@@ -164,7 +164,12 @@ func ofHolds() []mutation {
 			}},
 		{name: "an id that one key knows opens no other", pkg: "./cluster", test: "^TestAnIDOfOneKeyAndACostAboveItsLimit$",
 			edits: []edit{
+				{"internal/cluster/route/repeats.go", "	return s.impossible() && !s.repeated() &&", "	return false &&"},
 				{"internal/cluster/route/conclude.go", "refused = s.refuse()", "refused = false"},
+			}},
+		{name: "an id that one key knows forbids no other", pkg: "./chaos/sim", test: "^TestWhatIsKnownForbidsNothing$",
+			edits: []edit{
+				{"internal/cluster/route/repeats.go", "	return s.impossible() && !s.repeated() &&", "	return false &&"},
 			}},
 		{name: "a check of several owners with a spent id is no repetition", pkg: "./cluster",
 			test: "^TestASpentIDWithACostThatIsNeverAdmitted$", edits: []edit{

@@ -51,7 +51,7 @@ func ofSeveral() []mutation {
 		}},
 		{name: "what is never allowed charges nothing", pkg: "./chaos/sim", test: "^TestSeveralOwnersDecideAsOneTable$",
 			edits: []edit{
-				{"internal/cluster/route/fanout.go", "peeks, shadowPeeks := never(s.charge, false),",
+				{"internal/cluster/route/fanout.go", "peeks, shadowPeeks := never(s.charge, false) && !s.rest,",
 					"peeks, shadowPeeks := false,"},
 			}},
 		{name: "what is never allowed in shadow charges nothing there", pkg: "./chaos/sim",

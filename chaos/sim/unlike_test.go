@@ -231,3 +231,28 @@ func TestAShadowThatNeverAdmitsRemembersIDs(t *testing.T) {
 		}
 	}
 }
+
+// A check whose cost a limit can never admit charges the other keys if its id is known for that limit's key, whoever
+// owns them: an earlier check has charged that one.
+func TestWhatIsKnownForbidsNothing(t *testing.T) {
+	worlds(t)
+	s := newSubjectOf(t, "version: 1\nrules: []\n", func(*World) {}).(*subject)
+	w := &walk{subject: s, table: table.New(table.Config{})}
+	if err := w.reload(possible{hopeless{w}}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		r := limiter.Request{Path: "/a", IP: fmt.Sprint("10.0.0.", i), ID: fmt.Sprint("id", i)}
+		for j, tokens := range []string{"1", "6", "6", "51"} {
+			r.User, r.Attributes = fmt.Sprint("u", i, min(j, 2)), map[string]string{"tokens": tokens}
+			if differs := w.check(r, false); differs != "" {
+				t.Fatalf("check %d: %s", j, differs)
+			}
+		}
+	}
+}
+
+// possible has the same rule in force.
+type possible struct{ hopeless }
+
+func (p possible) yaml() string { return strings.Replace(p.hopeless.yaml(), "shadow: true, ", "", 1) }

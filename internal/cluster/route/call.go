@@ -60,7 +60,7 @@ type progress struct {
 	define   bool            // a member does not know the rules
 	hasHeir  bool            // the heir was asked
 	late     bool            // of a refund that ends a reservation: its check has been answered
-	denied   bool            // an owner denied a part of the last attempt, and another one's met charges in doubt
+	anew     anew            // why the check begins anew
 	took     limiter.Tick    // how long the longest attempt took after which it began anew
 	askedAt  limiter.Tick    // when the owner was asked; 0 if it was not
 	owner    peer.Instance   // the member that was asked as owner

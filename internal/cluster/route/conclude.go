@@ -14,6 +14,11 @@ import (
 // caller that is told of a denial finds the former state at every owner.
 func (s *fanOut) conclude(t *Turn) {
 	s.gather(s.answer)
+	if s.mayTry(t.Now) {
+		s.rest = true
+		s.retreat(t)
+		return
+	}
 	s.gatherUnnamed()
 	s.open = 1                       // this function
 	n := make([]int, s.charge.Len()) // index of each key's first limit

@@ -24,6 +24,7 @@ type fanOut struct {
 
 	// again starts the whole check anew.
 	again func(*Turn)
+	rest  bool // its id is known for all keys that can never admit it, and the rest is to be charged
 
 	mu    sync.Mutex
 	parts []*portion
@@ -32,6 +33,15 @@ type fanOut struct {
 
 	estimate uint64 // of the first key that is to be settled and has a hold
 }
+
+// anew is why a check over several owners begins anew, apart from charges in doubt.
+type anew uint8
+
+const (
+	_         anew = iota
+	forDenial      // an owner denied a part of the last attempt, and another one's met charges in doubt
+	forRest        // the last attempt only peeked, see fanOut.mayTry
+)
 
 // portion is the part of a check for one owner.
 type portion struct {
@@ -67,10 +77,18 @@ func (o *Call) split(t *Turn) bool {
 	}
 	s.again = func(t *Turn) {
 		// A random pause, so that competing checks do not collide again.
-		after := 1 + s.c.config.Places.Random(2*RetryEvery)
+		after := limiter.Tick(1)
+		if !s.rest { // it met other charges
+			after += s.c.config.Places.Random(2 * RetryEvery)
+		}
 		o.mu.Lock()
 		o.progress.divided, o.progress.again, o.progress.took = false, t.Now+after, max(o.progress.took, t.Now+after-s.began)
-		o.progress.denied = slices.ContainsFunc(s.parts, (*portion).denies)
+		switch o.progress.anew = 0; {
+		case s.rest:
+			o.progress.anew = forRest
+		case slices.ContainsFunc(s.parts, (*portion).denies):
+			o.progress.anew = forDenial
+		}
 		o.c.calls.expect(o)
 		o.mu.Unlock()
 		t.Tick = true
@@ -78,7 +96,8 @@ func (o *Call) split(t *Turn) bool {
 	o.mu.Lock()
 	// The parts end it. At the deadline each asks the policy for its own keys.
 	o.progress.again, o.progress.askedAt, o.progress.owner, o.progress.divided = 0, 0, o.c.config.Self, true
-	took, denied := o.progress.took, o.progress.denied
+	took, denied := o.progress.took, o.progress.anew == forDenial
+	s.rest = o.progress.anew == forRest
 	o.mu.Unlock()
 	amend := o.task.amend
 	amend.Lacks = false // which compare finds out
@@ -104,10 +123,11 @@ func (s *fanOut) start(t *Turn, parts []*portion) {
 }
 
 // divide makes the parts by the present owners of the keys. A check that can never be
-// allowed charges nothing anywhere, so its parts only peek. If only its rules in shadow
+// allowed charges nothing anywhere, so its parts only peek, unless it has turned out that
+// its id is known where it could not be allowed. If only its rules in shadow
 // can never admit it, the parts of those keys peek, unless they are to remember its id.
 func (s *fanOut) divide(kind Kind, amend limiter.Amend) {
-	peeks, shadowPeeks := never(s.charge, false), s.charge.ID == nil && never(s.charge, true)
+	peeks, shadowPeeks := never(s.charge, false) && !s.rest, s.charge.ID == nil && never(s.charge, true)
 	for i := range s.charge.Len() {
 		k := *s.charge.Key(i)
 		to := s.c.where(&k).Owner

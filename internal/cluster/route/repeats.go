@@ -28,11 +28,21 @@ func (r *portion) repeats() bool { return r.answer.Repeated && r.answer.Allowed 
 // spent reports whether the id of the check is that of a reservation that is over: see [engine.Spent].
 func (r *portion) spent() bool { return r.answer.Repeated && !r.answer.Allowed }
 
-// refuse denies a check whose parts only peeked, since a limit can never admit its cost, and were all allowed: the
-// id is known for that limit's key, from a check with a lower cost. Nothing is charged to the other keys. It reports
-// whether it was so.
+// impossible reports whether the parts only peeked, since a limit can never admit the check's cost, and were all
+// allowed: the id is known for that limit's key, from a check with a lower cost, or under a higher limit.
+func (s *fanOut) impossible() bool {
+	return s.answer.Allowed && !s.charge.Peek && !s.rest && never(s.charge, false)
+}
+
+// mayTry reports whether the other keys of such a check can be charged, as one table would: it begins anew then, if
+// there is time for that.
+func (s *fanOut) mayTry(now limiter.Tick) bool {
+	return s.impossible() && !s.repeated() && s.until-now > 2*(now-s.began)+3*aRound
+}
+
+// refuse denies such a check. Nothing is charged to the other keys. It reports whether it was so.
 func (s *fanOut) refuse() bool {
-	if !s.answer.Allowed || s.charge.Peek || !never(s.charge, false) {
+	if !s.impossible() {
 		return false
 	}
 	for i := range s.answer.Len() {
