@@ -144,6 +144,13 @@ func ofReceipts() []mutation {
 		{name: "receipt: of the former limit", pkg: tables, test: "^TestAReceiptOfTheFormerLimit", edits: []edit{
 			{"limiter/arith/decision.go", "h ^ l.Counts ^", "h ^ l.NameID ^"},
 		}},
+		{name: "receipt: of a share of a limit", pkg: "./internal/cluster", test: "^TestAReceiptOfAShare$", edits: []edit{
+			{"internal/cluster/route/policy.go", "	arith.NoteSet(d)\n", ""},
+		}},
+		{name: "receipt: what is taken back of a share", pkg: "./internal/cluster", test: "^TestAReceiptOfAShare$",
+			edits: []edit{
+				{"limiter/table/keys.go", "fits := own && f.Charged != 0 || c.Fits(r)", "fits := c.Fits(r)"},
+			}},
 		{name: "receipt: of a share of a limit, in Redis", pkg: redis, test: "^TestRefundOfAShareOfABucket$", edits: []edit{
 			{"redisstore/fallback.go", "0, own.Set()\n", "0, of.Set\n"},
 		}},

@@ -26,6 +26,20 @@ func (c *Charge) Set() (h uint64) {
 	return h
 }
 
+// NoteSet notes in the receipt of a decision which limits it is of. A decider does so again where it names other limits
+// than those by which it has decided, such as the whole in place of a share.
+func NoteSet(d *limiter.Decision) {
+	if Fields(&d.Receipt).Charged == 0 {
+		return
+	}
+	set := uint64(0)
+	for i := range d.Limits() {
+		l := d.Limit(i)
+		set = setHash(set, of(l.Limit), l.Cost)
+	}
+	Fields(&d.Receipt).Set = set
+}
+
 // Credit returns [limiter.Credit] in the form in which it fits the charge. It is for deciders.
 func (c *Charge) Credit() limiter.Receipt {
 	r, n := limiter.Credit(), 0

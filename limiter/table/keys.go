@@ -108,7 +108,8 @@ func (t *Table) takeBack(now limiter.Tick, c *arith.Charge, r limiter.Receipt, o
 	if own {
 		f.Epoch = 0
 	}
-	if f.Parts != nil || !c.Fits(r) || !t.ids.once.take(r, now) { // with parts it is not of this table alone
+	fits := own && f.Charged != 0 || c.Fits(r)               // the decider's own may be by a share of the limits
+	if f.Parts != nil || !fits || !t.ids.once.take(r, now) { // with parts it is not of this table alone
 		return 0
 	}
 	if c.ID != nil && !f.IsCredit() {

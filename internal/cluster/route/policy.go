@@ -170,6 +170,7 @@ func Relabel(k *arith.Charge, d *limiter.Decision) {
 			n++
 		}
 	}
+	arith.NoteSet(d)
 	if !later || !d.Never {
 		return
 	}
