@@ -184,7 +184,8 @@ func TestAReceiptOfAShare(t *testing.T) {
 		charge.Key(0).Rule.OnUnreachable, charge.Key(0).Cost = limiter.UnreachableLocal, 3
 		apart(c, h, 1, 3)
 		d := new(limiter.Decision)
-		if err := c.Check(t.Context(), charge, d); err != nil || d.Source != limiter.SourceShare || d.Limit(0).Remaining != 17 {
+		if err := c.Check(t.Context(), charge, d); err != nil || d.Source != limiter.SourceShare ||
+			d.Limit(0).Remaining != 17 {
 			t.Fatalf("%+v, %v", d, err)
 		}
 		if own {
