@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weirlimit/weir/internal/guard"
+	"github.com/weirlimit/weir/internal/waiting"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -392,9 +393,7 @@ func (l *lane) follow(ctx context.Context, c *call) {
 			c.adopting(l.store.calls)
 		case strayed:
 		case isElsewhere(c.err): // some of its keys have moved
-			select {
-			case <-time.After(wait):
-			case <-ctx.Done():
+			if waiting.Sleep(ctx, wait) != nil {
 				return
 			}
 		case c.err == nil:

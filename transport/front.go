@@ -102,16 +102,22 @@ func (f *front) holding(serve func(http.ResponseWriter, *http.Request, *listen.H
 	}
 }
 
-func (f *front) serveCheck(w http.ResponseWriter, r *http.Request, h *listen.Hold) error {
-	by, q, err := f.read(w, r, h, f.checkFields)
-	if err == nil {
-		err = f.mayRefund(q.receipt || q.request.Hold > 0)
-	}
+// admit returns why a caller may not ask a question of a check, nil if it may.
+func (f *front) admit(by *frontend.Session, q *question) error {
+	err := f.mayRefund(q.receipt || q.request.Hold > 0)
 	if err == nil {
 		err = by.AdmitCheck(&q.request, q.peek, q.receipt)
 	}
 	if err == nil {
 		err = by.About(&q.request, q.tenant, frontend.CheckOrPeek(q.peek))
+	}
+	return err
+}
+
+func (f *front) serveCheck(w http.ResponseWriter, r *http.Request, h *listen.Hold) error {
+	by, q, err := f.read(w, r, h, f.checkFields)
+	if err == nil {
+		err = f.admit(&by, q)
 	}
 	if err != nil {
 		return err
@@ -175,13 +181,7 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request, h *listen.Hol
 	for i := range raw {
 		q, err := parseQuestion(raw[i], f.checkFields())
 		if err == nil {
-			err = f.mayRefund(q.receipt || q.request.Hold > 0)
-		}
-		if err == nil {
-			err = by.AdmitCheck(&q.request, q.peek, q.receipt)
-		}
-		if err == nil {
-			err = by.About(&q.request, q.tenant, frontend.CheckOrPeek(q.peek))
+			err = f.admit(&by, q)
 		}
 		if err != nil {
 			refusedPart(w, err)

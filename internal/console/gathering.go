@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"time"
 
 	"github.com/weirlimit/weir/internal/counters"
 	"github.com/weirlimit/weir/internal/engine"
+	"github.com/weirlimit/weir/internal/waiting"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
 )
@@ -185,10 +185,8 @@ func (c mover) export(ctx context.Context, q exported, write func([]json.RawMess
 		if !slices.Contains(g.wanted, true) || !c.config.Now().Before(until) || c.config.Ask == nil {
 			break
 		}
-		select {
-		case <-time.After(unownedWait):
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := waiting.Sleep(ctx, unownedWait); err != nil {
+			return nil, err
 		}
 	}
 	for _, w := range g.wanted {

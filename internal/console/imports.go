@@ -8,10 +8,10 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/weirlimit/weir/internal/counters"
 	"github.com/weirlimit/weir/internal/engine"
+	"github.com/weirlimit/weir/internal/waiting"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/transport"
 )
@@ -155,10 +155,8 @@ func (c mover) importAll(ctx context.Context, a engine.Administered, q *imports)
 		if whole() || c.config.Ask == nil || !c.config.Now().Before(until) {
 			break
 		}
-		select {
-		case <-time.After(unownedWait):
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := waiting.Sleep(ctx, unownedWait); err != nil {
+			return nil, err
 		}
 	}
 	for i, l := range left.Lines {

@@ -8,8 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
+
+	"github.com/weirlimit/weir/internal/smallfile"
 )
 
 // MaxLineBytes bounds how much of a line is kept. The rest of a longer line is read and
@@ -39,7 +40,7 @@ func Open(name string, stdin io.Reader) (*Source, error) {
 	if name != Stdin {
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, openError(err)
+			return nil, smallfile.Bare(err)
 		}
 		info, err := f.Stat()
 		if err == nil && info.IsDir() {
@@ -111,17 +112,7 @@ func (s *Source) readError(err error) error {
 	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader), errors.As(err, &corrupt):
 		return fmt.Errorf("the gzip data is damaged: %w", err)
 	}
-	return fmt.Errorf("cannot be read: %w", openError(err))
-}
-
-// openError removes the operation and the path from a file's error, since the caller
-// names the file.
-func openError(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		return p.Err
-	}
-	return err
+	return fmt.Errorf("cannot be read: %w", smallfile.Bare(err))
 }
 
 // counter counts the bytes that are read through it.

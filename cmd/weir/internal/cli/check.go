@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -180,6 +181,22 @@ func (a *app) check(ctx context.Context, o checkOptions, r *limiter.Request, at 
 		}
 	}
 	return errors.Join(node.Close(), a.conclude(all, o))
+}
+
+// repeat asks as often as it is to, and closes what it asks. Between checks it waits in real time.
+func (a *app) repeat(o checkOptions, of io.Closer, ask func() (checked, error)) error {
+	all := make([]checked, 0, min(o.times, 1000))
+	for i := range o.times {
+		if i > 0 && o.every > 0 {
+			time.Sleep(o.every)
+		}
+		c, err := ask()
+		if err != nil {
+			return errors.Join(err, of.Close())
+		}
+		all = append(all, c)
+	}
+	return errors.Join(of.Close(), a.conclude(all, o))
 }
 
 // conclude prints the answers, and returns errDenied if one was denied.

@@ -94,7 +94,7 @@ func (a *app) openRedis(ctx context.Context, o *redisOptions, f rulesFile) (*wei
 	return n, nil
 }
 
-// checkRedis decides in Redis. Between repeated checks it waits in real time.
+// checkRedis decides in Redis.
 func (a *app) checkRedis(cmd *cobra.Command, o checkOptions, r *limiter.Request) error {
 	files, err := a.loadRules([]string{o.rules})
 	if err != nil {
@@ -105,18 +105,7 @@ func (a *app) checkRedis(cmd *cobra.Command, o checkOptions, r *limiter.Request)
 	if err != nil {
 		return err
 	}
-	all := make([]checked, 0, min(o.times, 1000))
-	for i := range o.times {
-		if i > 0 && o.every > 0 {
-			time.Sleep(o.every)
-		}
-		c, err := o.redis.ask(ctx, node, r, a.Now(), o.explain)
-		if err != nil {
-			return errors.Join(err, node.Close())
-		}
-		all = append(all, c)
-	}
-	return errors.Join(node.Close(), a.conclude(all, o))
+	return a.repeat(o, node, func() (checked, error) { return o.redis.ask(ctx, node, r, a.Now(), o.explain) })
 }
 
 // ask checks once. It returns an error if a policy decided instead of Redis.

@@ -147,7 +147,7 @@ func (a *app) replay(ctx context.Context, o replayOptions, logs []string) error 
 	reports, room := make([]replay.Report, len(files)), int64(o.memory)-trace.Bytes()
 	for i, f := range files {
 		began = a.Now()
-		r, err := a.replayOne(ctx, f, trace, o.attributes, len(files) > 1, room, func(done int) {
+		r, err := f.replay(ctx, trace, o.attributes, len(files) > 1, room, func(done int) {
 			progress.Show("deciding under "+f.name, int64(done), int64(trace.Len()))
 		})
 		progress.Clear()
@@ -231,9 +231,9 @@ func rulesHint(name string) string {
 	return ""
 }
 
-// replayOne replays the trace under one rules file.
-func (a *app) replayOne(ctx context.Context, f rulesFile, trace *accesslog.Trace, attributes map[string]string,
-	compare bool, room int64, tick func(int)) (*replay.Result, error) {
+// replay replays the trace under the rules file.
+func (f rulesFile) replay(ctx context.Context, trace *accesslog.Trace, attributes map[string]string, compare bool,
+	room int64, tick func(int)) (*replay.Result, error) {
 	run, node, err := newRun(ctx, f, trace)
 	if err != nil {
 		return nil, err

@@ -93,24 +93,17 @@ func isHostPort(address string) bool {
 	return err == nil && host != "" && port != "" && !strings.Contains(port, "/")
 }
 
-// checkServer asks a node. Between repeated checks it waits in real time.
+// checkServer asks a node.
 func (a *app) checkServer(cmd *cobra.Command, o checkOptions, r *limiter.Request) error {
 	node, err := a.remoteAt(cmd, o.server, &o.shown)
 	if err != nil {
 		return err
 	}
-	all := make([]checked, 0, min(o.times, 1000))
-	for i := range o.times {
-		if i > 0 && o.every > 0 {
-			time.Sleep(o.every)
-		}
+	return a.repeat(o, node, func() (checked, error) {
 		c := checked{at: a.Now()}
-		if err := c.askWithin(cmd.Context(), node, r, o.explain); err != nil {
-			return errors.Join(err, node.Close())
-		}
-		all = append(all, c)
-	}
-	return errors.Join(node.Close(), a.conclude(all, o))
+		err := c.askWithin(cmd.Context(), node, r, o.explain)
+		return c, err
+	})
 }
 
 // askWithin asks a node, first for an explanation if explain is set.
