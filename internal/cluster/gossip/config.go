@@ -20,7 +20,7 @@ import (
 )
 
 // The refusals. [Open] returns one, wrapped, if a node to be joined refuses this node
-// and none lets it in. Later refusals go to [Config.OnRefused].
+// and none lets it in. Later refusals are logged.
 var (
 	// ErrOtherCluster: the other side belongs to a cluster of another name.
 	ErrOtherCluster = errors.New("another cluster")
@@ -118,11 +118,6 @@ type Config struct {
 	// believed. It is called under locks, so it must be quick and must not call the
 	// Gossip.
 	Vouched func(peer.Known) bool
-	// OnRefused, unless nil, receives the reason if an address to join by refuses this
-	// node, or if a node that wants to join is refused. The error wraps one of those
-	// above. It is called by the joining goroutine, at most once a minute for each
-	// reason.
-	OnRefused func(error)
 	// Refused, unless nil, receives what this node has refused: its address, and why. That is
 	// input that no node with a key of this one's sends, nodes that are kept out, and without
 	// Keys what Vouched has not confirmed in time, once a minute for each host and reason. It

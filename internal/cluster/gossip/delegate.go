@@ -332,8 +332,7 @@ func (c *Config) secrets(mark uint64) string {
 	}
 }
 
-// note logs and remembers that a node was refused, and passes the reason on for
-// OnRefused.
+// note logs and remembers that a node was refused.
 func (g *Gossip) note(r refusal) {
 	from := cmp.Or(r.claimed, r.addr)
 	if g.ring == nil && g.guard != nil {

@@ -59,7 +59,7 @@ func Open(ctx context.Context, cfg Config) (*Gossip, error) {
 	}
 	g := &Gossip{
 		cfg: cfg, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), roster: newRoster(cfg.Name),
-		refusals: newRefusals(),
+		refusals: &refusals{opening: true},
 	}
 	g.join, g.claims, g.namesakes = &joiner{g: g}, &claims{g: g}, &namesakes{g: g, at: map[string]bool{}}
 	g.news = &memberlist.TransmitLimitedQueue{NumNodes: g.size, RetransmitMult: profile().RetransmitMult}

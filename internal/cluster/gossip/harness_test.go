@@ -3,6 +3,7 @@ package gossip
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -42,7 +43,6 @@ type node struct {
 	fresh   chan struct{} // closed when something comes
 	members []peer.Member
 	history [][]peer.Member
-	refused []error
 	log     bytes.Buffer
 }
 
@@ -75,12 +75,6 @@ func configure(t testing.TB, name string, join ...string) (*node, Config) {
 			defer n.mu.Unlock()
 			n.members = m
 			n.history = append(n.history, m)
-			n.tell()
-		},
-		OnRefused: func(err error) {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			n.refused = append(n.refused, err)
 			n.tell()
 		},
 	}
@@ -200,4 +194,15 @@ func (g *Gossip) Left(name string) bool {
 	defer g.mu.Unlock()
 	r, ok := g.roster.gone[name]
 	return ok && r.fate == left
+}
+
+// refused waits until the first refusal that a node has noted is for a reason.
+func (n *node) refused(why error) {
+	n.t.Helper()
+	n.until("a refusal is noted", func() bool {
+		r := n.refusals
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.last) > 0 && errors.Is(r.last[0], why)
+	})
 }

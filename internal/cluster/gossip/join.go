@@ -16,7 +16,7 @@ import (
 
 	"github.com/hashicorp/memberlist"
 
-	"github.com/weirlimit/weir/internal/seldom"
+	"github.com/weirlimit/weir/internal/waiting"
 )
 
 const (
@@ -143,27 +143,13 @@ func (j *joiner) begin(ctx context.Context) error {
 func (j *joiner) loop(ctx context.Context, first chan<- outcome) {
 	o := j.round(ctx)
 	first <- o
-	told := new(seldom.Lines)
 	unheard := 0 // such rounds in a row
 	for n := 1; ; n++ {
 		if unheard++; !o.unheard {
 			unheard = 0
 		}
-		for _, err := range o.refusals {
-			j.report(told, err)
-		}
-		wait := time.NewTimer(j.pause(o, n, unheard))
-	waiting:
-		for {
-			select {
-			case <-ctx.Done():
-				wait.Stop()
-				return
-			case err := <-j.g.refusals.told:
-				j.report(told, err)
-			case <-wait.C:
-				break waiting
-			}
+		if waiting.Sleep(ctx, j.pause(o, n, unheard)) != nil {
+			return
 		}
 		j.g.mu.Lock()
 		over := j.g.leaving
@@ -193,16 +179,6 @@ func (j *joiner) pause(o outcome, n, unheard int) time.Duration {
 		return eager
 	default:
 		return patient
-	}
-}
-
-// report tells OnRefused of an error, each kind once a minute.
-func (j *joiner) report(told *seldom.Lines, err error) {
-	if j.g.cfg.OnRefused == nil {
-		return
-	}
-	if _, due := told.Due(kindOf(err.Error()), time.Now()); due {
-		j.g.cfg.OnRefused(err)
 	}
 }
 
@@ -359,7 +335,6 @@ func (j *joiner) failed(addr string, err error) outcome {
 			j.keepMute(text)
 		}
 		say(slog.LevelWarn, "cannot join", err)
-		j.g.refusals.tell(err)
 		return outcome{mute: mute}
 	}
 	return outcome{}

@@ -104,9 +104,7 @@ func TestSecondOfANameAtAThirdNode(t *testing.T) {
 	if got := instanceOf(a.Members(), "b"); got != b.cfg.Instance {
 		t.Errorf("a knows b as instance %v, want the first", got)
 	}
-	a.until("OnRefused is told", func() bool {
-		return len(a.refused) > 0 && errors.Is(a.refused[0], ErrNameTaken)
-	})
+	a.refused(ErrNameTaken)
 }
 
 // If one address to join by refuses a node and another lets it in, the node joins, and
@@ -120,14 +118,12 @@ func TestOneOfTwoRefuses(t *testing.T) {
 	a := start(t, "a")
 	b := start(t, "b", foreign.addr, a.addr)
 	b.sees("a", "b")
-	b.until("OnRefused is told", func() bool {
-		return len(b.refused) > 0 && errors.Is(b.refused[0], ErrOtherCluster)
-	})
+	b.refused(ErrOtherCluster)
 	b.says("cannot join", "another cluster", foreign.addr)
 	foreign.sees("x")
 }
 
-// A node that is refused later, because it was there first, is told by callback.
+// A node that is refused later, because it was there first, is told by the log.
 func TestRefusedLater(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -147,9 +143,7 @@ func TestRefusedLater(t *testing.T) {
 			if err := second.open(cfg); err != nil {
 				t.Fatal(err)
 			}
-			alone.until("OnRefused is told", func() bool {
-				return len(alone.refused) > 0 && errors.Is(alone.refused[0], c.want)
-			})
+			alone.refused(c.want)
 			alone.says("cannot join", c.want.Error())
 			second.says("a node is kept out", c.want.Error())
 			if alone.SeedAnswered() || second.SeedAnswered() {
@@ -214,9 +208,7 @@ func TestJoinsThatFail(t *testing.T) {
 				n.says(c.says...)
 			}
 			if c.foreign {
-				n.until("OnRefused is told", func() bool {
-					return len(n.refused) > 0 && errors.Is(n.refused[0], ErrForeign)
-				})
+				n.says("cannot join", ErrForeign.Error())
 			}
 			if n.SeedAnswered() {
 				t.Error("it says that a seed answered")
