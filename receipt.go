@@ -36,10 +36,11 @@ func sealKeyOf(c *Config) sealKey {
 // opened it is cancelled.
 //
 // A receipt is valid once, and only its recipient may use it: a second use takes back
-// charges of others. It is void, and Refund does nothing, if the cost or the limits of the
-// request have changed, or if its keys were reset since. A higher number of a window or log
-// alone is no such change. It is also void if a limit was replaced by one that counts in
-// another way, and then put back. A receipt may also be void
+// charges of others. It is void, and Refund does nothing, if the cost or the names of the
+// limits of the request have changed, or if its keys were reset since. It is also void if a
+// limit was replaced by one that counts in another way (a higher number alone does not
+// count), and then put back. While the replacement is in force, the change is not always
+// noticed, so do not refund after a reload that changed a limit. A receipt may also be void
 // if more than 16 other keys of its partition were reset. One key in 2,042 is in the same
 // partition.
 //

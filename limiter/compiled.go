@@ -27,11 +27,12 @@ type Compiled struct {
 	Unit   uint64             // buckets: ticks per unit, whole part of window/limit; by interval: drips per window
 	UnitR  uint64             // and the remainder, in 1/limit ticks; by interval: units of a drip
 	Most   uint64             // buckets: largest level of a state, in units
-	Counts uint64             // CountsID
 	// WholeTail reports that a unit of the previous window counts until that window is
 	// two windows old (sliding_counter, rounded up or not at all).
 	WholeTail bool
-	Shared    bool // token bucket, continuous leaky bucket and GCRA share their arithmetic
+	// KeepsWords is set for sliding_log, sliding_window and holds.
+	KeepsWords bool
+	Shared     bool // token bucket, continuous leaky bucket and GCRA share their arithmetic
 	// For these, Longest is the longest time, in ticks, that a level can take to leak.
 	// Grain is the unit in which the time of the last charge is stored: one tick, or
 	// more if a full bucket takes more than an hour to leak.
@@ -77,6 +78,7 @@ func (l *Compiled) precompute() {
 	if l.Window%Week == 0 {
 		l.Shift = 4 * Day // the epoch was a Thursday
 	}
+	l.KeepsWords = p.Algorithm == SlidingLog || p.Algorithm == SlidingWindow || p.Algorithm == holds
 	switch p.Algorithm {
 	case SlidingCounter:
 		l.WholeTail = l.Weight > 0 && (p.Rounding == RoundExact || p.Rounding == RoundCeil)
@@ -105,7 +107,6 @@ func (l *Compiled) precompute() {
 	if l.Cap = l.Full; p.Ceiling > 0 {
 		l.Cap = min(p.Ceiling, l.Full)
 	}
-	l.Counts = l.CountsID()
 }
 
 // LeaksIn returns how many units leak from a bucket in a span, at most mostCounted.

@@ -146,9 +146,9 @@ func (f *fallback) cancel(now limiter.Tick, v *verdict, cancelled []bool) {
 
 // refund takes back the charges that a receipt marks as made in this process.
 func (f *fallback) refund(now limiter.Tick, c *arith.Charge, r limiter.Receipt) {
-	of, own := arith.Fields(&r), f.shared(c)
-	of.Charged, of.Epoch, of.Set = of.Charged&of.Epoch, 0, own.Set()
-	f.table.Refund(now, own, r)
+	of := arith.Fields(&r)
+	of.Charged, of.Epoch = of.Charged&of.Epoch, 0
+	f.table.Refund(now, f.shared(c), r)
 }
 
 // reset deletes the counters of a charge and returns how many there were.

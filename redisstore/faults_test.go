@@ -342,26 +342,6 @@ func TestRefundOfAPolicysCharge(t *testing.T) {
 	}
 }
 
-// So does one from a process that decides with its share of a bucket, which counts otherwise than the whole of it.
-func TestRefundOfAShareOfABucket(t *testing.T) {
-	srv := startServer(t)
-	n := newNode(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}, Nodes: 2}), `version: 1
-rules: [{name: r, key: [user], limits: [{limit: 20, window: 1d, algorithm: token_bucket}], on_unreachable: local}]
-`)
-	srv.stop()
-	r := weir.Request{User: "ada", Cost: weir.Units(4)}
-	d, err := n.Check(t.Context(), r)
-	if err != nil || d.Source != limiter.SourceFallbackLocal || d.Limit(0).Remaining != 6 {
-		t.Fatalf("%+v, %v", d, err)
-	}
-	if err := n.Refund(t.Context(), r, d.Receipt); err != nil {
-		t.Error(err)
-	}
-	if d, err = n.Peek(t.Context(), r); err != nil || d.Limit(0).Remaining != 10 {
-		t.Errorf("%d are left, want 10, %v", d.Limit(0).Remaining, err)
-	}
-}
-
 // A frozen process answers nothing, and does not make checks wait longer.
 func TestCancelledContext(t *testing.T) {
 	srv := startServer(t)

@@ -139,21 +139,23 @@ func ofReceipts() []mutation {
 				"	if f.Charged &^= 0 * undo; r.call.result.by"},
 		}},
 		{name: "receipt: of a limit that was left", pkg: tables, test: "^TestReceiptsOfLimitsThatChangeBack$", edits: []edit{
-			{"limiter/table/void.go", "max(h.before, h.at[key])", "max(h.before, 0*h.at[key])"},
+			{"limiter/table/void.go", "max(h.before, at.left, at.began)", "max(h.before, 0*at.left, at.began)"},
 		}},
-		{name: "receipt: of the former limit", pkg: tables, test: "^TestAReceiptOfTheFormerLimit", edits: []edit{
-			{"limiter/arith/decision.go", "h ^ l.Counts ^", "h ^ l.NameID ^"},
-		}},
-		{name: "receipt: of a share of a limit", pkg: "./internal/cluster", test: "^TestAReceiptOfAShare$", edits: []edit{
-			{"internal/cluster/route/policy.go", "	arith.NoteSet(d)\n", ""},
-		}},
-		{name: "receipt: what is taken back of a share", pkg: "./internal/cluster", test: "^TestAReceiptOfAShare$",
-			edits: []edit{
-				{"limiter/table/keys.go", "fits := own && f.Charged != 0 || c.Fits(r)", "fits := c.Fits(r)"},
+		{name: "receipt: from before a limit began", pkg: suite,
+			test:  "^TestTableConforms$/^Transcripts$/^holds_rules_change$",
+			edits: []edit{{"limiter/table/void.go", "at.left, at.began)", "at.left, 0*at.began)"}}},
+		{name: "receipt: of the former limit, from later", pkg: tables,
+			test: "^TestAReceiptOfTheFormerLimitFromLaterIsVoid$", edits: []edit{
+				{"limiter/table/void.go", "next.began = now; latest > now {", "next.began = now; latest < now {"},
 			}},
-		{name: "receipt: of a share of a limit, in Redis", pkg: redis, test: "^TestRefundOfAShareOfABucket$", edits: []edit{
-			{"redisstore/fallback.go", "0, own.Set()\n", "0, of.Set\n"},
-		}},
+		{name: "receipt: of the former limit, in a later partition", pkg: tables,
+			test: "^TestAReceiptOfTheFormerLimitOfALaterPartitionIsVoid$", edits: []edit{
+				{"limiter/table/void.go", "|| of < h.at[key].began", "|| of < 0*h.at[key].began"},
+			}},
+		{name: "receipt: of no other partition", pkg: tables,
+			test: "^TestAReceiptOfTheFormerLimitOfALaterPartitionIsVoid$", edits: []edit{
+				{"limiter/table/void.go", "		is.part = int(part) + 1\n", "		is.part = 0 * int(part)\n"},
+			}},
 		{name: "redis: what is held has marks of its own", pkg: "./redisstore", test: "^TestManyChangesLeaveWhatIsHeld$",
 			edits: []edit{
 				{"redisstore/lua/adopt.lua", "parts[2], 1024, open)", "parts[2], 1, open)"},
@@ -164,7 +166,7 @@ func ofReceipts() []mutation {
 			}},
 		{name: "receipt: of a limit that others left for it", pkg: tables, test: "^TestReceiptsOfOtherLimitsStay$",
 			edits: []edit{
-				{"limiter/table/adopt.go", "left.note(old, rule,", "left.note(l, rule,"},
+				{"limiter/table/adopt.go", "left.note(old, l, rule,", "left.note(l, old, rule,"},
 			}},
 		{name: "receipt: of limits that count alike", pkg: tables, test: "^TestReceiptsOfLimitsThatChangeBack$",
 			edits: []edit{

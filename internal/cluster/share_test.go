@@ -175,32 +175,6 @@ func TestAMinorityDecidesWithItsShare(t *testing.T) {
 	}
 }
 
-// What a share of a bucket was charged comes back by its receipt, which names the whole, and so does what the owner
-// itself takes back.
-func TestAReceiptOfAShare(t *testing.T) {
-	for _, own := range []bool{false, true} {
-		c, _, h, charge := limited(t, limiter.Spec{Algorithm: limiter.TokenBucket, Limit: 1000, Burst: 60,
-			Window: 24 * time.Hour})
-		charge.Key(0).Rule.OnUnreachable, charge.Key(0).Cost = limiter.UnreachableLocal, 3
-		apart(c, h, 1, 3)
-		d := new(limiter.Decision)
-		if err := c.Check(t.Context(), charge, d); err != nil || d.Source != limiter.SourceShare ||
-			d.Limit(0).Remaining != 17 {
-			t.Fatalf("%+v, %v", d, err)
-		}
-		if own {
-			arith.Fields(&d.Receipt).Epoch, arith.Fields(&d.Receipt).Set = 0, 0 // the table's, and the share's
-			c.decider.table.UndoIn(table.EveryPartition, h.Now(), charge, d.Receipt)
-		} else {
-			c.Refund(charge, d.Receipt, func(route.Outcome) {})
-		}
-		charge.Peek = true
-		if err := c.Check(t.Context(), charge, d); err != nil || d.Limit(0).Remaining != 20 {
-			t.Errorf("own %t: %d are left, want 20, %v", own, d.Limit(0).Remaining, err)
-		}
-	}
-}
-
 // A member that sees new members before it can ask them is in a minority for a moment. Afterwards it applies the whole
 // limit, since no other member has counted for it.
 func TestNewcomersLeaveNoShare(t *testing.T) {

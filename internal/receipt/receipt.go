@@ -18,7 +18,7 @@ type Fields[Tick ~int64] struct {
 	// Charged has one bit for each of the decision's first 64 limits, set if that limit
 	// was charged. Further limits are not refunded.
 	Charged uint64
-	// Set is a hash of the costs and the limits, by their names and how they count, in their order. A receipt
+	// Set is a hash of the names of the limits and the costs, in their order. A receipt
 	// that does not fit the request and the rules in force is void.
 	Set uint64
 	// Once, if it is not 0, is a number drawn for this receipt alone. The decider remembers

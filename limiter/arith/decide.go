@@ -152,11 +152,18 @@ func (s *Counts) report(l *rate, words []uint64, now limiter.Tick, used, charged
 // Conclude sets d.RetryAfter and the limit that denied, from the reports of the limits.
 func Conclude(d *limiter.Decision) {
 	d.RetryAfter, d.Steps().Blocked = 0, 0
-	NoteSet(d)
+	limits := d.Limits()
+	if Fields(&d.Receipt).Charged != 0 {
+		set := uint64(0)
+		for i := range limits {
+			l := &limits[i]
+			set = setHash(set, of(l.Limit), l.Cost)
+		}
+		Fields(&d.Receipt).Set = set
+	}
 	if d.Allowed {
 		return
 	}
-	limits := d.Limits()
 	for i := range limits {
 		l := &limits[i]
 		if l.Rule.Shadow {

@@ -2,42 +2,24 @@ package arith
 
 import "github.com/weirlimit/weir/limiter"
 
-// setHash adds a limit, by its [CountsID], and its cost to the hash of a receipt's set, by multiplication
+// setHash adds a limit and its cost to the hash of a receipt's set, by multiplication
 // with the 64-bit FNV prime.
 func setHash(h uint64, l *rate, cost uint64) uint64 {
-	return (h ^ l.Counts ^ cost<<1) * 1099511628211
+	return (h ^ l.NameID ^ cost<<1) * 1099511628211
 }
 
 // Fits reports whether the receipt was issued for a charge with these keys, costs and
-// limits, or limits that count alike.
+// limits.
 func (c *Charge) Fits(r limiter.Receipt) bool {
 	f := Fields(&r)
-	return f.Charged != 0 && f.Set == c.Set()
-}
-
-// Set returns what the receipts of the charge have as their set.
-func (c *Charge) Set() (h uint64) {
+	var h uint64
 	for i := range c.Len() {
 		k := c.Key(i)
 		for _, l := range k.Rule.Limits {
 			h = setHash(h, of(l), k.Cost)
 		}
 	}
-	return h
-}
-
-// NoteSet notes in the receipt of a decision which limits it is of. A decider does so again where it names other limits
-// than those by which it has decided, such as the whole in place of a share.
-func NoteSet(d *limiter.Decision) {
-	if Fields(&d.Receipt).Charged == 0 {
-		return
-	}
-	set := uint64(0)
-	for i := range d.Limits() {
-		l := d.Limit(i)
-		set = setHash(set, of(l.Limit), l.Cost)
-	}
-	Fields(&d.Receipt).Set = set
+	return f.Charged != 0 && h == f.Set
 }
 
 // Credit returns [limiter.Credit] in the form in which it fits the charge. It is for deciders.

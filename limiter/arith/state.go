@@ -221,10 +221,7 @@ func (l *rate) overdraft(n uint64) uint64 {
 }
 
 // KeepsWords reports whether states of the limit may have words.
-func KeepsWords(l *limiter.Limit) bool {
-	a := of(l).P.Algorithm
-	return a == limiter.SlidingLog || a == limiter.SlidingWindow || a == Holds
-}
+func KeepsWords(l *limiter.Limit) bool { return of(l).KeepsWords }
 
 // Words returns how many words, beside the state, a charge of n units at now needs; 0
 // for algorithms without words. The state must have been rolled to now. Charges at one

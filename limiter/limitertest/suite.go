@@ -38,7 +38,6 @@ func Run(t *testing.T, f Factory) {
 		{"RefundsBounds", refundsBounds},
 		{"ChangedLimits", changedLimits},
 		{"ChangedLimitsBounds", changedLimitsBounds},
-		{"ChangedLimitsRefunds", changedLimitsRefunds},
 		{"ThereAndBack", thereAndBack},
 		{"SlotsThereAndBack", slotsThereAndBack},
 		{"WideSlots", wideSlots},

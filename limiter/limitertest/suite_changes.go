@@ -157,36 +157,3 @@ func changedLimitsBounds(t *testing.T, f Factory) {
 		}
 	}
 }
-
-// changedLimitsRefunds: what a new key was charged under a changed limit comes back, also if a key that was charged
-// before is asked under it after that. What that key was charged under the former limit does not come back.
-func changedLimitsRefunds(t *testing.T, f Factory) {
-	cs, before, after := changes()
-	ask := newAsker(t, f, before.String())
-	needRefunds(t, ask.s)
-	ask.goTo(ask.now + 7*limiter.Second) // none of the drips falls into the next seconds
-	old, receipts := make([]limiter.Receipt, len(cs)), make([]limiter.Receipt, len(cs))
-	for i, c := range cs {
-		old[i] = ask.check(c.rule, "old", 3).Receipt
-	}
-	ask.setRules(after)
-	ask.goTo(ask.now + limiter.Second)
-	for i, c := range cs {
-		receipts[i] = ask.check(c.rule, "new", 3).Receipt
-	}
-	ask.goTo(ask.now + 1)
-	for i, c := range cs {
-		was := ask.check(c.rule, "old", 0).Limit(0).Remaining
-		ask.refund(c.rule, "new", 3, receipts[i])
-		if d := ask.check(c.rule, "new", 0); d.Limit(0).Remaining != uint64(c.to.Limit) {
-			t.Errorf("%s changed to %s: %d of %d are left of a new key after its refund", spellLimit(c.from), spellLimit(c.to),
-				d.Limit(0).Remaining, c.to.Limit)
-		}
-		ask.refund(c.rule, "old", 3, old[i])
-		is, alike := ask.check(c.rule, "old", 0).Limit(0).Remaining, c.from.Algorithm == c.to.Algorithm
-		if is < was || is != was && !alike {
-			t.Errorf("%s changed to %s: %d are left, and %d before a refund under the former limit", spellLimit(c.from),
-				spellLimit(c.to), is, was)
-		}
-	}
-}

@@ -20,7 +20,7 @@ func (p *partition) adopt(s *slot, l *limiter.Limit, rule *limiter.Rule, by uint
 		return false
 	}
 	if arith.CountsID(l) != arith.CountsID(old) {
-		p.table.registry.left.note(old, rule, s.place, max(p.clock, now))
+		p.table.registry.left.note(old, l, rule, s.place, p.number, now, max(p.clock, now))
 		b := p.ledgerAt(s.place, s.lo^arith.NameID(old))
 		if l.Algorithm() != limiter.Concurrency {
 			strip(b, arith.CountsID(l)) // they have charged another counter, which was swept since

@@ -27,9 +27,9 @@ type counterBefore struct {
 	lo           uint64         // of its slot
 	limit        *limiter.Limit // nil: the counter is not restored
 	state, after arith.State
-	number       uint16       // of its limit after the charge
-	was          limiter.Tick // when that limit was left
-	same         bool         // it is what it was after the charge
+	number       uint16  // of its limit after the charge
+	was          inForce // when that limit was in force
+	same         bool    // it is what it was after the charge
 }
 
 // NewBefore notes the counters of key i of a charge before that is made, at the instant at. It returns nil if nothing

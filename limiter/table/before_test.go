@@ -70,7 +70,7 @@ func TestBefore(t *testing.T) {
 		if same := is.state == was.state && tab.registry.limit(is.limit).Equal(rule.Limits[0]); same != test.restored {
 			t.Errorf("%s: restored %v, want %v: it was %+v, and is %+v", name, same, test.restored, was, is)
 		}
-		if test.restored && tab.registry.left.has(rule.Limits[0], rule, is.place, first) {
+		if test.restored && tab.registry.left.has(rule.Limits[0], rule, is.place, 0, first) {
 			t.Errorf("%s: receipts of the first charge are void", name)
 		}
 	}

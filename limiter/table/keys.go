@@ -84,7 +84,8 @@ func (t *Table) Reset(now limiter.Tick, c *arith.Charge) (n int) {
 //
 // A receipt under a limit that was replaced since by one that counts otherwise, and is back,
 // is void: what it names may have been forgotten meanwhile. So may be some receipts under other
-// limits, if a limit is replaced. A receipt under the replaced limit does not fit the charge under the new one.
+// limits, if a limit is replaced. A receipt under the limit that replaced it is void if it is from before a counter
+// first counted so.
 //
 // The epoch of the receipt is that of this table's decision, or 0: then a receipt of the very instant of a reset is
 // void.
@@ -108,8 +109,7 @@ func (t *Table) takeBack(now limiter.Tick, c *arith.Charge, r limiter.Receipt, o
 	if own {
 		f.Epoch = 0
 	}
-	fits := own && f.Charged != 0 || c.Fits(r)               // the decider's own may be by a share of the limits
-	if f.Parts != nil || !fits || !t.ids.once.take(r, now) { // with parts it is not of this table alone
+	if f.Parts != nil || !c.Fits(r) || !t.ids.once.take(r, now) { // with parts it is not of this table alone
 		return 0
 	}
 	if c.ID != nil && !f.IsCredit() {
@@ -117,7 +117,7 @@ func (t *Table) takeBack(now limiter.Tick, c *arith.Charge, r limiter.Receipt, o
 	}
 	return t.each(now, c, func(p *partition, n int, k *arith.Key, l *limiter.Limit, s *slot) bool {
 		void := func() bool {
-			return p.void.has(s.place, f.Time, f.Epoch) || !own && t.registry.left.has(l, k.Rule, s.place, f.Time)
+			return p.void.has(s.place, f.Time, f.Epoch) || !own && t.registry.left.has(l, k.Rule, s.place, p.number, f.Time)
 		}
 		if !own && t.registry.stays(s.limit, l, &s.state, chosen(k.Rule), now) {
 			return true // it was charged under another number since, so what the receipt names is void

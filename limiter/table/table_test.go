@@ -175,7 +175,8 @@ func compareWithCounters(t *testing.T, seed uint64) {
 			counters[of].Peek(now, 0, &want)
 			// also by other keys, of which the counter knows nothing
 			left := slices.ContainsFunc(rule.Limits, func(l *limiter.Limit) bool {
-				return table.registry.left.has(l, rule, table.order.of(keys[of].Hash.Hi), arith.Fields(&issued).Time)
+				return table.registry.left.has(l, rule, table.order.of(keys[of].Hash.Hi), uint16(PartitionOf(&keys[of])),
+					arith.Fields(&issued).Time)
 			})
 			if arith.Fields(&issued).Charged != 0 && len(since) < maxResets && !left {
 				table.Refund(now, charge(paid, keys[of]), issued)

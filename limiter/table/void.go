@@ -69,9 +69,12 @@ func (t *Table) epoch(now limiter.Tick, c *arith.Charge, d *limiter.Decision) {
 // receipts of that half are void.
 const maxLeft = 4096
 
-// left tells which receipts are void since their limit has changed and is back: after which instant a counter last
-// stopped to count by a limit of a rule, see [arith.CountsID]. Nothing is kept of each counter. However many counters
-// a reload converts, and whenever, no receipt under the new limit is concerned: a receipt says how its limits count.
+// left tells which receipts are void since their limit has changed, perhaps back. For a limit of a rule it has two
+// instants: after the one a counter last stopped to count so, see [arith.CountsID], and at the other one first began
+// to since that. Nothing is kept of each counter, and no receipt under the new limit is concerned, however many
+// counters a reload converts. But where a partition was charged later than now, since the clock went back or two checks
+// met, its receipts from up to that instant are void, and those of all partitions if it is the first that begins so: if
+// a clock went back by an hour, all of that hour.
 //
 // The first half is of rules. The second is of limits that each request may choose, its own or
 // by its time zone, plan or number. There the key counts too: who changes the limit of one key all the time voids
@@ -82,18 +85,23 @@ type left struct {
 	mu     sync.Mutex
 	halves [2]struct {
 		before limiter.Tick // all receipts from before
-		at     map[leftKey]limiter.Tick
+		at     map[leftKey]inForce
 	}
 }
+
+// inForce is when a limit last began to be one of a rule, or a key, and before when it was left.
+type inForce struct{ began, left limiter.Tick }
 
 type leftKey struct {
 	rule      string
 	id, place uint64
+	part      int // 1 more than a partition that began later than the others; 0: of all
 }
 
 // note makes the receipts of a rule void that are from before the rule left one of its limits for another, as a counter
-// of the key at a place does, at least. No charge there is later than the latest. The rule is nil if it is not known.
-func (v *left) note(old *limiter.Limit, rule *limiter.Rule, place uint64, latest limiter.Tick) {
+// does at now, of the key at a place in a partition at least. No charge there is later than the latest. The rule is nil
+// if it is not known.
+func (v *left) note(old, l *limiter.Limit, rule *limiter.Rule, place uint64, part uint16, now, latest limiter.Tick) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if rule == nil {
@@ -103,35 +111,48 @@ func (v *left) note(old *limiter.Limit, rule *limiter.Rule, place uint64, latest
 		return
 	}
 	half, was := keyOf(old, rule, place)
+	_, is := keyOf(l, rule, place)
 	h := &v.halves[half]
-	if len(h.at) >= maxLeft {
+	if len(h.at) > maxLeft-3 {
 		h.before, h.at = max(h.before, latest+1), nil
 	}
 	if h.at == nil {
-		h.at = make(map[leftKey]limiter.Tick)
+		h.at = make(map[leftKey]inForce)
 	}
-	h.at[was] = max(h.at[was], latest+1)
+	before, next := h.at[was], h.at[is]
+	if before.left = max(before.left, latest+1); next.began <= before.began {
+		if next.began = now; latest > now { // else another counter has begun so
+			next.began = latest + 1 // the old limit was charged since now: the clock went back, or two checks met
+		}
+	}
+	h.at[was], h.at[is] = before, next
+	if latest > now && latest >= next.began { // the old limit may have been charged here since the new one began elsewhere
+		is.part = int(part) + 1
+		h.at[is] = inForce{began: max(h.at[is].began, latest+1)}
+	}
 }
 
-// has reports whether a receipt under a limit of a rule is void, for the key at a place.
-func (v *left) has(l *limiter.Limit, rule *limiter.Rule, place uint64, of limiter.Tick) bool {
+// has reports whether a receipt under a limit of a rule is void, for the key at a place in a partition.
+func (v *left) has(l *limiter.Limit, rule *limiter.Rule, place uint64, part uint16, of limiter.Tick) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	half, key := keyOf(l, rule, place)
 	h := &v.halves[half]
-	return of < max(h.before, h.at[key])
+	at := h.at[key]
+	key.part = int(part) + 1
+	return of < max(h.before, at.left, at.began) || of < h.at[key].began
 }
 
-// of returns when a limit that requests choose for the key at a place was left.
-func (v *left) of(l *limiter.Limit, rule *limiter.Rule, place uint64) limiter.Tick {
+// of returns when a limit that requests choose for the key at a place was in force.
+func (v *left) of(l *limiter.Limit, rule *limiter.Rule, place uint64) inForce {
 	half, key := keyOf(l, rule, place)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.halves[half].at[key]
 }
 
-// restore makes what [left.of] returned true again: it was never left otherwise.
-func (v *left) restore(l *limiter.Limit, rule *limiter.Rule, place uint64, was limiter.Tick) {
+// restore makes what [left.of] returned true again: it was never in force otherwise.
+func (v *left) restore(l *limiter.Limit, rule *limiter.Rule, place uint64, was inForce) {
 	half, key := keyOf(l, rule, place)
 	if half == 0 {
 		return
@@ -140,7 +161,7 @@ func (v *left) restore(l *limiter.Limit, rule *limiter.Rule, place uint64, was l
 	defer v.mu.Unlock()
 	switch at := v.halves[half].at; {
 	case at == nil: // all receipts from before are void
-	case was == 0:
+	case was == (inForce{}):
 		delete(at, key)
 	default:
 		at[key] = was
@@ -150,7 +171,7 @@ func (v *left) restore(l *limiter.Limit, rule *limiter.Rule, place uint64, was l
 // keyOf returns the half that a limit of a rule belongs to, and its key there.
 func keyOf(l *limiter.Limit, rule *limiter.Rule, place uint64) (half int, key leftKey) {
 	if originOf(rule) == ofRequest || rule.ChosenBy() != limiter.ChosenByNone {
-		return 1, leftKey{rule.Name, arith.CountsID(l), place}
+		return 1, leftKey{rule.Name, arith.CountsID(l), place, 0}
 	}
-	return 0, leftKey{rule.Name, arith.CountsID(l), 0}
+	return 0, leftKey{rule.Name, arith.CountsID(l), 0, 0}
 }

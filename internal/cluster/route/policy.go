@@ -170,7 +170,6 @@ func Relabel(k *arith.Charge, d *limiter.Decision) {
 			n++
 		}
 	}
-	arith.NoteSet(d)
 	if !later || !d.Never {
 		return
 	}
