@@ -217,7 +217,6 @@ func invalid(format string, args ...any) error {
 // errNotRecorded is the answer of a node that records no denials.
 var errNotRecorded = errors.New("denials are not recorded here: start the node without --denial-bytes 0")
 
-// writeJSON answers with an object.
 // answer answers a caller with a value as JSON, or with why there is none.
 func answer(w http.ResponseWriter, by *transport.AdminCaller, v any, err error) {
 	if err != nil {
@@ -227,6 +226,7 @@ func answer(w http.ResponseWriter, by *transport.AdminCaller, v any, err error) 
 	writeJSON(w, v)
 }
 
+// writeJSON answers with an object.
 func writeJSON(w http.ResponseWriter, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
