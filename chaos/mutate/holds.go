@@ -47,7 +47,7 @@ func ofHolds() []mutation {
 				{"limiter/table/amend.go", "held == 0 || shape.Whole(inForce)", "shape.Whole(inForce)"},
 			}},
 		{name: "nor at another owner", pkg: sim, test: "^TestConformance$", edits: []edit{
-			{"internal/cluster/route/amend.go", "!how.Named && (!held || shape.Whole(inForce))", "false"},
+			{"internal/cluster/route/amend.go", "!how.Named && (!held || shape.Whole(inForce))", "held && false"},
 		}},
 		{name: "redis: what cost nothing is not settled", pkg: "./redisstore",
 			test: "^TestRedisConforms$/^Transcripts$/^holds_costs$", edits: []edit{
@@ -244,7 +244,7 @@ func ofHolds() []mutation {
 				{"limiter/table/moveholds.go", "			arith.SetIDCost(of, estimate)\n", "			_ = estimate\n"},
 			}},
 		{name: "what the other has settled is settled", pkg: table, test: "^TestMergedHoldsStaySettled$", edits: []edit{
-			{"limiter/table/import.go", "		p.settleMerged(now) //", "		_ = t //"},
+			{"limiter/table/import.go", "		p.settleMerged(now) //", "		//"},
 		}},
 		{name: "a settled id wins a merge", pkg: table, test: "^TestMergedHoldsStaySettled$", edits: []edit{
 			{"limiter/arith/id.go", "	case settled && !from.Settled():\n",

@@ -221,7 +221,7 @@ func ofIDRing() []mutation {
 		{name: "ids that are copied alone have the bound of who sends them", pkg: table, test: "^TestReplacedIDsCount$",
 			edits: []edit{
 				{"limiter/table/import.go", "if g.full() || room.beyondSource(from, 1, 0) ||",
-					"if g.full() || len(one) == 0 ||"},
+					"if g.full() ||"},
 			}},
 		{name: "ids that are copied alone have the bound of all", pkg: table, test: "^TestReplacedIDsCount$", edits: []edit{
 			{"limiter/table/import.go", " || room.keys.Load() >= replicaFactor*room.maxKeys {", " {"},

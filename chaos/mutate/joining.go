@@ -13,7 +13,7 @@ func ofJoining() []mutation {
 				"	majority := (m.config.Expect + 1) / 2\n"},
 		}},
 		{name: "join: gossip alone makes no majority", pkg: states, test: "^TestExpectedMembersAreMet$", edits: []edit{
-			{"internal/cluster/members/ready.go", "	n = 1\n", "	n = 1 + len(m.roll.sighted)\n"},
+			{"internal/cluster/members/ready.go", "	n = 1\n", "	n = 1 + len(r.sighted)\n"},
 		}},
 		{name: "join: an active member is enough", pkg: states, test: "^TestExpectedMembers$", edits: []edit{
 			{"internal/cluster/members/ready.go", "m.config.Expect == 0 || active ||",

@@ -251,7 +251,8 @@ func ofLeases() []mutation {
 			{"internal/cluster/decide.go", "if d.awaitsLent(t, q, charge, answer) {", "if false {"},
 		}},
 		{name: "what is given back wakes who waits for it", pkg: core, test: "^TestWhatIsLentIsRecalled$", edits: []edit{
-			{"internal/cluster/amend.go", "			replica.GivenBack(t.inputs(), p.r.Own(), &key, k.ID.ID)\n", ""},
+			{"internal/cluster/amend.go", "			replica.GivenBack(t.inputs(), p.r.Own(), &key, k.ID.ID)\n",
+				"			_ = replica.TickEvery\n"},
 		}},
 		{name: "nothing is lent while checks wait for it", pkg: core, test: "^TestWhatIsLentIsRecalled$", edits: []edit{
 			{"internal/cluster/recall.go", "p != nil && p.r.Own().AwaitsLent(k.Key(0))", "p == nil"},

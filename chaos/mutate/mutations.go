@@ -308,7 +308,7 @@ func ofBounds() []mutation {
 			}},
 		{name: "a minority's share", pkg: "./chaos/sim", test: "^TestSim$/^split$", edits: []edit{
 			{"internal/cluster/share.go", "	if v.Minority() {\n", "	if v.Minority() && false {\n"},
-			{"internal/cluster/few.go", "	if !few {\n", "	if true {\n"},
+			{"internal/cluster/few.go", "	if !few {\n", "	if few || !few {\n"},
 		}},
 		{name: "a claim that few answer", pkg: "./chaos/sim", test: "^TestASplitIsNoticedByItsClaims$", edits: []edit{
 			{"internal/cluster/part.go", "				t.c.decider.shares.few.claimed(t.Now)\n", ""},

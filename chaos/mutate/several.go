@@ -34,7 +34,7 @@ func ofSeveral() []mutation {
 		{name: "a provisional denial begins no block", pkg: "./internal/cluster", test: "^TestAProvisionalDenial$",
 			edits: []edit{
 				{"internal/cluster/decide.go", "		d.preparations.provisional(t, q, charge, answer)\n",
-					"		d.charge(t, charge, answer, nil)\n"},
+					"		d.charge(t, false, charge, answer, nil)\n"},
 			}},
 		{name: "a provisional denial is not remembered", pkg: "./internal/cluster",
 			test: "^TestAProvisionalDenialIsNotRemembered$", edits: []edit{
@@ -91,7 +91,7 @@ func ofSeveral() []mutation {
 		{name: "a batch on Redis Cluster has one timeout", pkg: "./redisstore", test: "^TestManyRoundsHaveOneDeadline$",
 			edits: []edit{
 				{"redisstore/decide.go", "		if err := b.decide(ctx, first, last, late)",
-					"		b.until = s.deadline()\n		if err := b.decide(ctx, first, last, late)"},
+					"		b.until = s.config.deadline()\n		if err := b.decide(ctx, first, last, late)"},
 			}},
 		{name: "no round before the reservations of another", pkg: "./redisstore",
 			test: "^TestNoRoundBeforeTheReservationsOfAnother$", edits: []edit{

@@ -248,7 +248,7 @@ func ofMoves() []mutation {
 		{name: "who departs and counts on makes no minority", pkg: "./internal/cluster/members",
 			test: "^TestWhoDepartsMakesNoMinority$", edits: []edit{
 				{"internal/cluster/members/registry.go", "a.leaving == a.instance &&\n",
-					"a.leaving == a.instance && a.run(a.instance).gone &&\n"},
+					"a.leaving == a.instance && a.run(a.instance).gone() &&\n"},
 			}},
 		{name: "who leaves without a majority counts on", pkg: "./chaos/sim", test: "^TestLeavingDuringASplit$",
 			edits: []edit{
