@@ -180,7 +180,8 @@ func TestReceiptsOfLimitsThatChangeBack(t *testing.T) {
 		short := limiter.Spec{Name: "x", Limit: 10, Window: time.Second, Algorithm: s.Algorithm, Drip: s.Drip}
 		more := s
 		more.Limit = 20
-		for _, swept := range []bool{false, true} {
+		for _, mode := range []struct{ swept, asked bool }{{false, true}, {true, true}, {true, false}} {
+			swept, asked := mode.swept, mode.asked // under the other limit, when nothing is left of the charge
 			x := &changing{t, New(Config{}), 1e15}
 			back, other := limit(t, s), limit(t, short)
 			mine := x.spend("r", 1, 6, back)
@@ -192,11 +193,14 @@ func TestReceiptsOfLimitsThatChangeBack(t *testing.T) {
 					x.table.parts[p].sweepOne(x.now)
 				}
 			}
-			x.spend("r", 1, 4, other) // by others
+			if asked {
+				x.spend("r", 1, 4, other) // by others
+			}
 			x.spend("r", 1, 4, back)
 			before := x.left("r", 1, back)
 			if x.table.Refund(x.now, x.charge("r", 1, 6, back), mine); x.left("r", 1, back) != before {
-				t.Errorf("limit %d, swept %t: %d left before the refund, and %d after it", i, swept, before, x.left("r", 1, back))
+				t.Errorf("limit %d, swept %t, asked %t: %d left before the refund, and %d after it", i, swept, asked, before,
+					x.left("r", 1, back))
 			}
 			// Another one is as good as ever.
 			x.now++
