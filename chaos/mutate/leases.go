@@ -103,7 +103,7 @@ func ofLeases() []mutation {
 				{"internal/slices/division.go", "			beyond += d.holders[i].counts()\n", ""},
 				{"limiter/table/slices.go", "		return all - min(all, others)\n", "		return all\n"},
 			}},
-		{name: "an heir knows what was assigned", pkg: "./cluster", test: "^TestQuotas$/^a_node_dies_3_fast_false$",
+		{name: "an heir knows what was assigned", pkg: "./internal/engine", test: "^TestAFastSliceLeavesItsRateAtOnce$",
 			edits: []edit{
 				{"internal/engine/slice.go", "		if !h.Sliced || h.End <= now {\n", "		if !h.Sliced || h.ID != id.ID {\n"},
 				{"limiter/table/slices.go", "		return all - min(all, others)\n", "		return all\n"},
