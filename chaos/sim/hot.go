@@ -237,6 +237,15 @@ func (l *lending) lost(w *World) map[string]int {
 	return units
 }
 
+// lends returns how many units of a key a node counts as lent.
+func lends(n *Node, k *key) (units int) {
+	key := k.key(n, 0)
+	for _, h := range n.table.Lent(&key) {
+		units += int(h.Cost)
+	}
+	return units
+}
+
 // lent returns how many units of a key are lent, or were and may be charged.
 func (l *lending) lent(w *World, k *key) int {
 	units := l.unreturned(w, k)

@@ -321,7 +321,8 @@ func (n *Node) used(k *key) int {
 	return most - int(d.Limit(0).Remaining)
 }
 
-// noteSides notes what every owner has counted before a split ends, and what was admitted.
+// noteSides notes what every owner has counted before a split ends but for what it lends, which may come back, and what
+// was admitted.
 func (w *World) noteSides() {
 	for _, k := range w.keys {
 		k.byHealing = k.admitted
@@ -329,7 +330,7 @@ func (w *World) noteSides() {
 			continue // what is withheld or reserved may be a lot
 		}
 		for _, n := range w.live() {
-			k.noteSide(n.used(k))
+			k.noteSide(n.used(k) - lends(n, k))
 		}
 	}
 }

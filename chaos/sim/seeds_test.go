@@ -23,7 +23,7 @@ func TestSeedsThatFailed(t *testing.T) {
 		{Restarts, 8010329, true}, {Graceful, 8050128, false}, {Crash, 8050043, true},
 		{Restarts, 8050777, false}, {Crash, 8050817, true}, {Crash, 8050949, true},
 		{Crowded, 8051950, false}, {Suspicion, 8050651, false}, {Graceful, 8051923, false},
-		{Split, 8060399, true},
+		{Split, 8060399, true}, {Split, 8062613, true},
 	} {
 		w := worldOf(test.kind, test.seed)
 		w.near.lending.clients = test.lends && test.seed%12 == 5 // as in Run
