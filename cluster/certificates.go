@@ -18,13 +18,25 @@ func countGiven(texts ...string) (n int) {
 	return n
 }
 
-// loadCertificates loads the files of the certificate for peers, if there are any.
-func (m *member) loadCertificates() (err error) {
-	c := &m.config
+// protection keeps strangers out of a member's links and gossip, with files that are read again when they change.
+type protection struct {
+	member *member
+	// certificates are what members show each other; nil if they speak without TLS.
+	certificates *certs.Store
+	lacks        *InsecureError // what would be needed to keep strangers out; nil if nothing
+}
+
+// load loads the files of the certificate for peers, if there are any. It refuses a member that lets
+// strangers in unless its configuration permits that.
+func (p *protection) load(ctx context.Context) (err error) {
+	m, c := p.member, &p.member.config
+	if p.lacks = c.insecure(ctx, m.Secret); p.lacks != nil && !c.Insecure {
+		return p.lacks
+	}
 	if c.PeerCertFile == "" {
 		return nil
 	}
-	m.certificates, err = certs.Open(certs.Config{
+	p.certificates, err = certs.Open(certs.Config{
 		What: "peer", CertFile: c.PeerCertFile, KeyFile: c.PeerKeyFile, CAFile: c.PeerCAFile, MemberURI: c.PeerURI,
 		Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, Own: true,
 		Check: func(leaf *x509.Certificate) error {
@@ -40,16 +52,17 @@ func (m *member) loadCertificates() (err error) {
 	return nil
 }
 
-// reportFiles tells [Config.FilesChanged] of files that were read again.
-func (m *member) reportFiles(what string, err error) {
-	if m.config.FilesChanged != nil {
-		m.config.FilesChanged(what, err)
+// report tells [Config.FilesChanged] of files that were read again.
+func (p *protection) report(what string, err error) {
+	if changed := p.member.config.FilesChanged; changed != nil {
+		changed(what, err)
 	}
 }
 
 // watchCertificates loads the files again when they change, until the member ends.
-func (m *member) watchCertificates() {
-	if m.certificates == nil {
+func (p *protection) watchCertificates() {
+	m := p.member
+	if p.certificates == nil {
 		return
 	}
 	if m.config.PeerTLSOptional {
@@ -63,11 +76,11 @@ func (m *member) watchCertificates() {
 	m.serving.Go(func() {
 		tick := time.NewTicker(certs.Every)
 		defer tick.Stop()
-		m.certificates.Watch(ctx, tick.C, m.log, func(err error) {
+		p.certificates.Watch(ctx, tick.C, m.log, func(err error) {
 			if err == nil {
 				m.links.Recheck(true)
 			}
-			m.reportFiles("certificates", err)
+			p.report("certificates", err)
 		})
 	})
 }

@@ -18,7 +18,7 @@ func (m *member) HandOver(ctx context.Context) error {
 	if m.Closed.Load() {
 		return weir.ErrClosed
 	}
-	_, err := m.handOver(ctx)
+	_, err := m.handover.run(ctx)
 	return err
 }
 
@@ -27,7 +27,7 @@ func (m *member) Leave(ctx context.Context) error {
 	if m.Closed.Load() {
 		return weir.ErrClosed
 	}
-	mine, err := m.handOver(ctx)
+	mine, err := m.handover.run(ctx)
 	switch {
 	case errors.Is(err, weir.ErrClosed):
 		return err
@@ -158,7 +158,7 @@ func (m *member) Stats() (weir.ClusterStats, bool) {
 	}
 	s.Store = m.keeper.stats()
 	s.Events["peer_refused"] = m.links.RefusedTLS()
-	if c := m.certificates; c != nil {
+	if c := m.protection.certificates; c != nil {
 		s.CertificateBegins, s.CertificateExpires = c.Validity()
 		s.AuthorityBegins, s.AuthorityExpires = c.AuthoritiesValidity()
 	}

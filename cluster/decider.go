@@ -45,7 +45,7 @@ func (x *decider) enter() error {
 	case x.closed:
 		x.closing.RUnlock()
 		return weir.ErrClosed
-	case x.member.joining.Load():
+	case x.member.announcer.joining.Load():
 		x.closing.RUnlock()
 		return fmt.Errorf("%w: ask another one until it is ready", weir.ErrJoining)
 	}

@@ -137,9 +137,10 @@ func onLoopback(ctx context.Context, host string) bool {
 }
 
 // warnInsecure logs what the member lacks, now and once a minute.
-func (m *member) warnInsecure() {
+func (p *protection) warnInsecure() {
+	m := p.member
 	m.log.Warn("others on the network can take part in the cluster, as Insecure permits: give all members a secret, a "+
 		"gossip key and certificates",
-		"because", m.open.Setting+" "+m.open.Addr, "lacks", m.open.Lacks)
-	m.sched.After(limiter.Tick(insecureEvery/limiter.TickDuration), m.warnInsecure)
+		"because", p.lacks.Setting+" "+p.lacks.Addr, "lacks", p.lacks.Lacks)
+	m.sched.After(limiter.Tick(insecureEvery/limiter.TickDuration), p.warnInsecure)
 }

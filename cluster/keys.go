@@ -59,7 +59,8 @@ func (c *Config) loadGossipKeys() (err error) {
 
 // watchGossipKeys reads the file of gossip keys again until the member ends, and puts
 // them into force if they have changed.
-func (m *member) watchGossipKeys() {
+func (p *protection) watchGossipKeys() {
+	m := p.member
 	if m.config.GossipKeyFile == "" {
 		return
 	}
@@ -78,7 +79,7 @@ func (m *member) watchGossipKeys() {
 		for {
 			select {
 			case <-tick.C:
-				have, problem = m.reloadGossipKeys(have, problem, wait)
+				have, problem = p.reloadGossipKeys(have, problem, wait)
 			case <-m.ended:
 				return
 			}
@@ -94,12 +95,15 @@ const keysSettle = time.Second
 // being written can end with a shorter key that is valid, or lack keys. have are the keys in
 // force, problem is what was logged last about the file; it returns both anew. A problem is
 // logged once. wait returns false if the member has ended.
-func (m *member) reloadGossipKeys(have [][]byte, problem string, wait func() bool) (now [][]byte, logged string) {
+func (p *protection) reloadGossipKeys(have [][]byte, problem string, wait func() bool) (
+	now [][]byte, logged string,
+) {
+	m := p.member
 	keys, _, err := ReadGossipKeys(m.config.GossipKeyFile)
 	if err == nil {
 		if slices.EqualFunc(keys, have, bytes.Equal) {
 			if problem != "" {
-				m.reportFiles("gossip keys", nil)
+				p.report("gossip keys", nil)
 				m.log.Info("the gossip key file is valid again, with the keys that are in force")
 			}
 			return have, ""
@@ -115,7 +119,7 @@ func (m *member) reloadGossipKeys(have [][]byte, problem string, wait func() boo
 	}
 	if err != nil {
 		if err.Error() != problem {
-			m.reportFiles("gossip keys", err)
+			p.report("gossip keys", err)
 			m.log.Error("the gossip keys cannot be loaded again, and those before stay in force", "error", err)
 		}
 		return have, err.Error()
@@ -124,7 +128,7 @@ func (m *member) reloadGossipKeys(have [][]byte, problem string, wait func() boo
 	for i, k := range keys {
 		ids[i] = keyID(k)
 	}
-	m.reportFiles("gossip keys", nil)
+	p.report("gossip keys", nil)
 	m.log.Info("the gossip keys were loaded again", "encrypts", ids[0], "decrypt", ids)
 	return keys, ""
 }

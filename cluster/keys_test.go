@@ -30,10 +30,10 @@ func TestGossipKeysFollowTheirFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	m := &member{config: c, log: slog.New(slog.NewTextHandler(&log, nil))}
+	m := &protection{member: &member{config: c, log: slog.New(slog.NewTextHandler(&log, nil))}}
 	var err error
 	v := newVirtual()
-	m.gossip, err = gossip.Open(t.Context(), gossip.Config{
+	m.member.gossip, err = gossip.Open(t.Context(), gossip.Config{
 		Name: "a", Instance: 1, ClusterName: "weir", BindAddr: "127.1.0.1:7946", Keys: c.GossipKeys,
 		Logger: slog.New(slog.DiscardHandler),
 		Listen: func(at netip.AddrPort) (memberlist.NodeAwareTransport, error) { return v.gossip(at) },
@@ -41,7 +41,7 @@ func TestGossipKeysFollowTheirFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.gossip.Close()
+	defer m.member.gossip.Close()
 	have, problem := c.GossipKeys, ""
 	for i, row := range []struct {
 		text string
@@ -95,7 +95,7 @@ func TestGossipKeysFollowTheirFile(t *testing.T) {
 	if have, _ = m.reloadGossipKeys(have, problem, func() bool { return true }); len(have) != 1 || len(have[0]) != 32 {
 		t.Errorf("the whole key is not in force: %s", &log)
 	}
-	if err := m.gossip.SetKeys(have[:0]); err == nil {
+	if err := m.member.gossip.SetKeys(have[:0]); err == nil {
 		t.Error("no key at all was set")
 	}
 }

@@ -10,13 +10,10 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/internal/certs"
 	core "github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/cluster/gossip"
 	"github.com/weirlimit/weir/internal/cluster/members"
@@ -50,33 +47,25 @@ type member struct {
 	gossip     *gossip.Gossip
 	links      *peerlink.Links
 	membership *members.Membership
-	peers      net.Listener
 	decider    *decider
 	census     *census
 	reports    *reports
+	protection *protection
+	announcer  *announcer
+	handover   *handover
 
-	joining atomic.Bool
-	logged  string // the state that publish logged last; used by it only
-
-	guard *guard.Guard // recovers from panics that other members can cause
-	// certificates are what members show each other; nil if they speak without TLS.
-	certificates *certs.Store
-	open         *InsecureError // what the member lacks to keep strangers out; nil if nothing
-
+	guard   *guard.Guard // recovers from panics that other members can cause
 	placed  atomic.Pointer[placed]
 	keeper  *keeper       // writes to the store; nil without one
 	ended   chan struct{} // closed when the member begins to close
 	serving sync.WaitGroup
-
-	handed chan struct{} // closed when the handover has ended
-	whole  bool          // whether everything was handed over; written before handed is closed
-
-	vouching atomic.Pointer[core.Core] // the core, for gossip; nil before it is made
 }
 
 func (c *Config) open(ctx context.Context, n *engine.Node, on network) (_ *member, err error) {
-	m := &member{Node: n, network: on, handed: make(chan struct{}), ended: make(chan struct{})}
+	m := &member{Node: n, network: on, ended: make(chan struct{})}
 	m.decider, m.census, m.reports = &decider{member: m}, &census{member: m}, &reports{member: m}
+	m.protection, m.announcer = &protection{member: m}, &announcer{member: m}
+	m.handover = &handover{member: m, ended: make(chan struct{})}
 	if m.config, err = c.withDefaults(); err != nil {
 		return nil, err
 	}
@@ -84,10 +73,7 @@ func (c *Config) open(ctx context.Context, n *engine.Node, on network) (_ *membe
 		return nil, err
 	}
 	m.log = cmp.Or(m.config.Logger, n.Log)
-	if m.open = m.config.insecure(ctx, n.Secret); m.open != nil && !m.config.Insecure {
-		return nil, m.open
-	}
-	if err := m.loadCertificates(); err != nil {
+	if err := m.protection.load(ctx); err != nil {
 		return nil, err
 	}
 	m.guard = guard.New(m.log, n.Observer.Panicked)
@@ -102,23 +88,25 @@ func (c *Config) open(ctx context.Context, n *engine.Node, on network) (_ *membe
 			return new(net.ListenConfig).Listen(ctx, "tcp", addr)
 		}
 	}
-	if m.peers, err = listen(ctx, m.config.PeerAddr); err != nil {
+	peers, err := listen(ctx, m.config.PeerAddr)
+	if err != nil {
 		return nil, fmt.Errorf("weir: cannot listen for other members on Cluster.PeerAddr %q: %w", m.config.PeerAddr, err)
 	}
-	self, err := m.startGossip(ctx)
+	w := &wire{}
+	self, err := m.startGossip(ctx, peers.Addr().String(), w)
 	if err != nil {
-		return nil, errors.Join(err, m.peers.Close())
+		return nil, errors.Join(err, peers.Close())
 	}
-	if err := m.assemble(self); err != nil {
-		return nil, errors.Join(err, m.gossip.Close(), m.peers.Close())
+	if err := m.assemble(self, peers, w); err != nil {
+		return nil, errors.Join(err, m.gossip.Close(), peers.Close())
 	}
 	return m, nil
 }
 
-// startGossip starts gossip and returns this node's description of itself.
-func (m *member) startGossip(ctx context.Context) (peer.Member, error) {
+// startGossip starts gossip and returns this node's description of itself. Other members reach it at addr.
+func (m *member) startGossip(ctx context.Context, addr string, w *wire) (peer.Member, error) {
 	host := m.config.Advertise
-	if h, _, err := net.SplitHostPort(m.peers.Addr().String()); err == nil && host == "" {
+	if h, _, err := net.SplitHostPort(addr); err == nil && host == "" {
 		if ip := net.ParseIP(h); ip != nil && !ip.IsUnspecified() {
 			host = h
 		}
@@ -129,13 +117,13 @@ func (m *member) startGossip(ctx context.Context) (peer.Member, error) {
 	}
 	self := peer.Member{
 		Name: m.config.Name, Instance: instance, State: peer.Active,
-		PeerAddr: m.peers.Addr().String(), GRPCAddr: m.config.GRPCAddr, HTTPAddr: m.config.HTTPAddr,
+		PeerAddr: addr, GRPCAddr: m.config.GRPCAddr, HTTPAddr: m.config.HTTPAddr,
 		AdminAddr: m.config.AdminAddr,
 		RulesHash: m.Rules.Load().Hash(), Wire: peerlink.Wire, Version: m.config.Version, ZoneData: limiter.ZoneDataVersion(),
 	}
 	if len(m.config.Join) > 0 {
 		self.State = peer.Joining
-		m.joining.Store(true)
+		m.announcer.joining.Store(true)
 	}
 	meta := func(gossips string) peer.Member {
 		m.advertise(&self, cmp.Or(host, gossips))
@@ -147,7 +135,7 @@ func (m *member) startGossip(ctx context.Context) (peer.Member, error) {
 		SecondMark: gossip.SecretMark(m.SecondSecret, m.clusterName()), BindAddr: m.config.GossipAddr,
 		Advertise: m.config.Advertise, Join: m.config.Join, Keys: m.config.GossipKeys,
 		Meta: meta, Logger: m.log, OnMembers: m.census.take, Refused: m.config.PeerRefused,
-		Vouched:  func(k peer.Known) bool { c := m.vouching.Load(); return c != nil && c.Vouched(k) },
+		Vouched:  func(k peer.Known) bool { c := w.core.Load(); return c != nil && c.Vouched(k) },
 		Panicked: func(v any) { m.guard.Caught(guard.Gossip, v) },
 		Listen:   m.network.gossip, Resolve: m.network.resolve,
 	})
@@ -160,7 +148,7 @@ func (m *member) clusterName() string { return cmp.Or(m.ClusterName, rules.Defau
 // advertise completes the addresses that others are told.
 func (m *member) advertise(self *peer.Member, host string) {
 	if m.config.Advertise != "" {
-		_, port, _ := net.SplitHostPort(m.peers.Addr().String()) // the address of a listener is valid
+		_, port, _ := net.SplitHostPort(self.PeerAddr) // the address of a listener is valid
 		self.PeerAddr = net.JoinHostPort(host, port)
 	}
 	self.PeerAddr = reachable(self.PeerAddr, host)
@@ -177,8 +165,7 @@ func newInstance() (peer.Instance, error) {
 }
 
 // assemble makes and starts the core, the links and the membership.
-func (m *member) assemble(self peer.Member) error {
-	w := &wire{}
+func (m *member) assemble(self peer.Member, peers net.Listener, w *wire) error {
 	var clock func(limiter.Tick) limiter.Tick
 	if m.Clock != nil {
 		clock = func(limiter.Tick) limiter.Tick { return m.Now() } // for counters only: the protocol waits in real time
@@ -196,12 +183,12 @@ func (m *member) assemble(self peer.Member) error {
 	m.keeper.configure(&config)
 	m.core = core.New(config)
 	m.keeper.restore(m.core)
-	m.vouching.Store(m.core)
+	w.core.Store(m.core)
 	var err error
 	m.links, err = peerlink.New(peerlink.Config{
 		Self: self, ClusterName: m.clusterName(), RingConfig: ring.ConfigHash(), Secret: m.Secret,
 		SecondSecret: m.SecondSecret, Frames: m.core, Logger: m.log,
-		Certificates: m.certificates, TLSOptional: m.config.PeerTLSOptional, Refused: m.config.PeerRefused,
+		Certificates: m.protection.certificates, TLSOptional: m.config.PeerTLSOptional, Refused: m.config.PeerRefused,
 		Expelled: m.core.Registry().Expelled,
 		Panicked: func(v any) { m.guard.Caught(guard.Link, v) }, Dial: m.network.dial,
 	})
@@ -211,19 +198,19 @@ func (m *member) assemble(self peer.Member) error {
 	w.links.Store(m.links)
 	about := members.Config{
 		Core: m.core, Self: self, Scheduler: m.sched, Ring: newRing,
-		Expels: m.links.Expels, Publish: m.publish, Report: m.logProblem, Changed: m.census.list,
+		Expels: m.links.Expels, Publish: m.announcer.publish, Report: m.logProblem, Changed: m.census.list,
 		RingFailed: func(err error) { m.log.Error("the ring of the members cannot be built", "error", err) },
 	}
 	if len(m.config.Join) > 0 {
 		about.Seeds, about.Expect, about.Mute = m.gossip.JoinAddresses, m.config.Expect, m.gossip.Mute
 	}
 	m.serving.Go(func() {
-		if err := m.links.Serve(m.peers); err != nil {
+		if err := m.links.Serve(peers); err != nil {
 			m.log.Error("the peer listener failed: other members cannot reach this node", "error", err)
 		}
 	})
-	m.watchCertificates()
-	m.watchGossipKeys()
+	m.protection.watchCertificates()
+	m.protection.watchGossipKeys()
 	m.membership = members.New(about)
 	m.census.begin()
 	if n := m.config.Notes; n != nil {
@@ -234,8 +221,8 @@ func (m *member) assemble(self peer.Member) error {
 	}
 	m.sched.After(reportEvery, m.reports.write)
 	m.keeper.begin()
-	if m.open != nil {
-		m.warnInsecure()
+	if m.protection.lacks != nil {
+		m.protection.warnInsecure()
 	}
 	return nil
 }
@@ -261,9 +248,11 @@ func newRing(names []string) (view.Ring, error) {
 	return r, nil
 }
 
-// wire tells the links that the core has something to send.
+// wire has what is called by parts that begin before it: the core tells the links that it has something to send,
+// and gossip asks the core whom other members vouch for.
 type wire struct {
 	links atomic.Pointer[peerlink.Links]
+	core  atomic.Pointer[core.Core]
 }
 
 // Wake implements core.Network.
@@ -271,57 +260,6 @@ func (w *wire) Wake(to peer.Instance) {
 	if l := w.links.Load(); l != nil {
 		l.Wake(to)
 	}
-}
-
-// publish sends this node's state to the others. It is not called concurrently.
-func (m *member) publish(self peer.Member) {
-	if m.joining.Swap(self.State == peer.Joining) && self.State == peer.Active && !m.gossip.SeedAnswered() {
-		m.logAlone()
-	}
-	if err := m.gossip.Update(self); err != nil && !errors.Is(err, gossip.ErrClosed) {
-		m.log.Error("this node's state cannot be sent to the others", "error", err)
-	}
-	if state := self.State.String(); state != m.logged { // it also sends that rules have changed
-		m.logged = state
-		m.log.Info("this node is "+state, "member", self.Name, "instance", self.Instance.String())
-	}
-}
-
-// handOver hands over what this node owns. If a handover is under way already, it waits
-// for that one, and mine is false. The error reports that not everything was handed over
-// in time.
-func (m *member) handOver(ctx context.Context) (mine bool, err error) {
-	begun, joining := time.Now(), m.joining.Load()
-	mine = m.membership.Leave(func(whole bool) {
-		m.whole = whole
-		close(m.handed)
-	}) == nil
-	select {
-	case <-m.handed:
-	case <-m.ended:
-		return mine, weir.ErrClosed
-	case <-ctx.Done():
-		return mine, fmt.Errorf("weir: the context ended before all counters were handed over: %w", ctx.Err())
-	}
-	if !m.whole {
-		return mine, errors.New("weir: some counters could not be handed over; the other members continue from their copies")
-	}
-	switch {
-	case !mine, joining && m.keeper == nil: // a joining node owns no counters, but for those of a directory
-	case m.stays():
-		m.log.Info("all counters were handed over", "took", time.Since(begun).Round(time.Millisecond))
-	default:
-		m.keeper.alone(m.log)
-	}
-	return mine, nil
-}
-
-// stays reports whether another member is in the view that is not leaving.
-func (m *member) stays() bool {
-	self := m.membership.Self().Instance
-	return slices.ContainsFunc(m.core.View().Members, func(o peer.Member) bool {
-		return o.Instance != self && o.State != peer.Leaving
-	})
 }
 
 // end closes the member. If orderly, frames that wait for other members are sent first.

@@ -14,9 +14,10 @@ import (
 func TestAdmonish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
-		m := &member{log: slog.New(slog.NewTextHandler(&said, nil)), sched: &scheduler{opened: time.Now()},
-			open: &InsecureError{Setting: "PeerAddr", Addr: ":7947", Lacks: []string{"there is no secret"}}}
-		m.warnInsecure()
+		m := &member{log: slog.New(slog.NewTextHandler(&said, nil)), sched: &scheduler{opened: time.Now()}}
+		lacks := &InsecureError{Setting: "PeerAddr", Addr: ":7947", Lacks: []string{"there is no secret"}}
+		p := &protection{member: m, lacks: lacks}
+		p.warnInsecure()
 		time.Sleep(3*time.Minute + time.Second)
 		synctest.Wait()
 		m.sched.close()

@@ -521,7 +521,6 @@ func flatTypes() map[string]string {
 func largeAllowed() map[string]allowance {
 	const (
 		harness = "it is the world of a test run: all of its faults, clients and judges act on it"
-		joins   = "it joins gossip, links and the core, and what each of them calls is a method"
 		arith   = "one small method for each algorithm, option and question"
 		machine = "claims, questions, handoffs and pushes decide together who owns; what is held and what an owner does " +
 			"have types of their own"
@@ -538,7 +537,6 @@ func largeAllowed() map[string]allowance {
 		"chaos/sim.World methods":                    {137, harness},
 		"chaos/sim.key fields":                       {49, harness},
 		"client.Client methods":                      {64, "each call of a client is a method"},
-		"cluster.member fields":                      {25, joins},
 		"internal/cluster/route.Call methods":        {34, "each event in the life of a call is a method"},
 		"cmd/weir/internal/cli.app methods":          {85, "each command of the tool is a method"},
 		"internal/cluster.Core fields":               {31, shell},
