@@ -61,7 +61,7 @@ func ofBacks() []mutation {
 		}},
 		{name: "back: so does one that came from an earlier version", pkg: "./limiter/arith",
 			test: "^TestADebtOfAnEarlierVersionIsLowered$", edits: []edit{
-				{"limiter/arith/move.go", "	if l.Shared {\n		l.capDebt(s, now)\n	}\n", ""},
+				{"limiter/arith/move.go", "	if l.Shared {\n		(*bucket)(l).capDebt(s, now)\n	}\n", ""},
 				{"limiter/arith/move.go", "			s.A = min(s.A, l.Most)\n", ""},
 			}},
 		{name: "back: nothing comes back of a bucket that was at its bound", pkg: table,

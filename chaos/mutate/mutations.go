@@ -129,8 +129,8 @@ func ofProtocol() []mutation {
 				"	if !r.prepared() {", "	if true {"},
 		}},
 		{name: "refund cap", pkg: "./limiter/limitertest", test: ".", edits: []edit{
-			{"limiter/arith/bucket.go", "l.levelOf(n).minus(level{hi, lo}.minus(l.levelOf(rest)))",
-				"l.levelOf(n).minus(level{hi & 0, lo & 0}.minus(l.levelOf(rest)))"},
+			{"limiter/arith/bucket.go", "level{hi, lo}.minus((*rate)(l).levelOf(rest))",
+				"level{hi & 0, lo & 0}.minus((*rate)(l).levelOf(rest))"},
 		}},
 		{name: "fallback survives reconnection", edits: []edit{
 			{"internal/cluster/reach.go", "	c.mesh.Up(i)\n",

@@ -75,7 +75,7 @@ func ofSlots() []mutation {
 			}},
 		{name: "a log that was at its bound gives nothing back under another limit", pkg: suite,
 			test: "^TestTableConforms$/^Transcripts$/^holds_rules_change$", edits: []edit{
-				{"limiter/arith/back.go", "from.Window != to.Window, c.A >= from.logMost():", "from.Window != to.Window:"},
+				{"limiter/arith/back.go", "from.Window != to.Window, c.A >= (*log)(from).most():", "from.Window != to.Window:"},
 			}},
 		{name: "a hold of a counter that was swept stays without it", pkg: "./limiter/table",
 			test: "^TestHoldsOfASweptCounter$", edits: []edit{
@@ -167,7 +167,7 @@ func ofSlots() []mutation {
 		}},
 		{name: "a log that may have forgotten a charge gives nothing back", pkg: suite, test: "^TestTranscripts",
 			edits: []edit{
-				{"limiter/arith/log.go", "	if s.A >= l.logMost() {\n", "	if s.A > l.logMost() {\n"},
+				{"limiter/arith/log.go", "	if s.A >= l.most() {\n", "	if s.A > l.most() {\n"},
 			}},
 		{name: "redis: a log that may have forgotten a charge gives nothing back", pkg: redis,
 			test: "^TestRedisConforms$/^Transcripts$", edits: []edit{

@@ -521,7 +521,6 @@ func flatTypes() map[string]string {
 func largeAllowed() map[string]allowance {
 	const (
 		harness = "it is the world of a test run: all of its faults, clients and judges act on it"
-		arith   = "one small method for each algorithm, option and question"
 		machine = "claims, questions, handoffs and pushes decide together who owns; what is held and what an owner does " +
 			"have types of their own"
 		shell = "each entry into the core is a method; its parts have types of their own, which callers reach through it"
@@ -547,7 +546,6 @@ func largeAllowed() map[string]allowance {
 		"internal/cluster/replica.Replica fields":    {33, machine},
 		"internal/cluster/replica.Replica methods":   {116, machine},
 		"internal/cluster/replica.held fields":       {25, "it is what a member knows of one partition"},
-		"limiter/arith.rate methods":                 {112, arith},
 		"limiter/table.Table methods": {110,
 			"a table is one set of counters; its methods are in files by concern"},
 		"limiter/table.partition methods": {67, "it is one lock, with all that is done under it"},

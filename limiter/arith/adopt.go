@@ -69,7 +69,7 @@ func (s *Counts) adopt(l, old *rate, words []uint64, now limiter.Tick) (charge u
 	if l.keeps(old) {
 		switch {
 		case l.Shared:
-			l.rescale(old, s, now)
+			(*bucket)(l).rescale((*bucket)(old), s, now)
 		case l.P.Algorithm == limiter.Concurrency:
 			s.A, s.B = min(s.A, l.maxUnits()), 0
 		case l.P.Algorithm == limiter.LeakyBucket:
@@ -98,7 +98,7 @@ func (s *Counts) adopt(l, old *rate, words []uint64, now limiter.Tick) (charge u
 func (l *rate) bounded(s *Counts, used uint64) bool {
 	switch l.P.Algorithm {
 	case limiter.SlidingLog:
-		return s.A >= l.logMost()
+		return s.A >= (*log)(l).most()
 	case limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA:
 		return used >= l.Most
 	case limiter.SlidingCounter:

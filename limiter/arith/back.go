@@ -36,7 +36,7 @@ type since struct {
 	lost   uint64
 }
 
-// level is a level of a bucket in 1/limit ticks, as [limiter.Limit.debt] returns it; of drips, and the count of
+// level is a level of a bucket in 1/limit ticks, as [bucket.debt] returns it; of drips, and the count of
 // a window, in units.
 type level struct{ hi, lo uint64 }
 
@@ -98,7 +98,7 @@ func (l *rate) levelAt(s *Counts, now limiter.Tick) level {
 	if !l.Shared {
 		return level{0, s.A}
 	}
-	hi, lo := l.debt(s, now)
+	hi, lo := (*bucket)(l).debt(s, now)
 	return level{hi, lo}
 }
 
@@ -117,7 +117,7 @@ func (l *rate) losesBy(s *Counts, now limiter.Tick, n uint64) uint64 {
 		}
 	case limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA:
 		if l.Shared {
-			count = l.bucketUsed(s, now)
+			count = (*bucket)(l).used(s, now)
 		}
 		return count + n - min(count+n, l.Most)
 	default:
@@ -235,8 +235,8 @@ func (l *rate) noteCharge(c *Counts, holds *State, words []uint64, now limiter.T
 // can: if both are buckets of one kind, or logs of one window. It must be called before the counter is adopted, see
 // [State.Adopt]. The counter must have been rolled to now.
 //
-// A log finds a charge by its instant, so it must have it still, or know that it has not: see refundLog. Under another
-// window, or from its bound on, it would find what others have charged.
+// A log finds a charge by its instant, so it must have it still, or know that it has not: see [log.refund]. Under
+// another window, or from its bound on, it would find what others have charged.
 //
 // A level is the same number of units before and after, and so is what is left of some that it has. Only the
 // levels that are recorded are in parts of a unit that are l's from now on, rounded down: so no more comes back.
@@ -246,7 +246,7 @@ func Follow(l, old *limiter.Limit, s, holds *State, words []uint64, now limiter.
 	case !to.keeps(from):
 		return false
 	case from.leaks():
-	case from.P.Algorithm != limiter.SlidingLog, from.Window != to.Window, c.A >= from.logMost():
+	case from.P.Algorithm != limiter.SlidingLog, from.Window != to.Window, c.A >= (*log)(from).most():
 		return false
 	}
 	was, is, over := from.countsID(), to.countsID(), uint64(0)
@@ -373,7 +373,7 @@ func (s *Counts) giveBack(l *rate, words []uint64, holds *State, holdWords []uin
 	}
 	switch {
 	case l.byHit():
-		l.giveBackHit(s, holds, holdWords, i, now, back.lo, h.Cost-n)
+		(*window)(l).giveBack(s, holds, holdWords, i, now, back.lo, h.Cost-n)
 	case back == (level{}):
 	case l.leaks():
 		l.lower(s, now, back)
@@ -409,7 +409,7 @@ func GiveBackAll(limit *limiter.Limit, s, holds *State, holdWords []uint64, now 
 func (l *rate) lower(s *Counts, now limiter.Tick, by level) {
 	have := l.levelAt(s, now).minus(by)
 	if l.Shared {
-		l.setDebt(s, now, have.hi, have.lo)
+		(*bucket)(l).setDebt(s, now, have.hi, have.lo)
 	} else {
 		s.A = have.lo
 	}

@@ -48,10 +48,10 @@ func (s *Counts) believe(l *rate, now limiter.Tick, pushed bool) (changed bool) 
 		}
 		return changed
 	}
-	hi, lo := l.debt(s, now)
+	hi, lo := (*bucket)(l).debt(s, now)
 	mostHi, mostLo := bits.Mul64(most, uint64(l.Window))
 	if hi > mostHi || hi == mostHi && lo > mostLo {
-		l.setDebt(s, now, mostHi, mostLo)
+		(*bucket)(l).setDebt(s, now, mostHi, mostLo)
 		return true
 	}
 	return changed

@@ -90,7 +90,7 @@ func (s *State) first() uint64 { return uint64(s.A) | uint64(s.B)<<32 }
 func bounded(t limiter.Tick, bits int) uint64 { return uint64(min(max(t, 0), 1<<bits-1)) }
 
 // alignedStarts reports whether the limit counts in windows or sub-windows that begin at multiples of their length,
-// or of a calendar.
+// or of a calendar. That of an imported state may begin in the future.
 func (l *rate) alignedStarts() bool {
 	switch l.P.Algorithm {
 	case limiter.SlidingCounter, limiter.SlidingWindow:

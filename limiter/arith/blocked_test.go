@@ -128,7 +128,7 @@ func TestAStateAfterABlockIsAsWithout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		during := Counts{Time: of(l).start(noon), Until: noon + 1, A: 1 << 41, B: 7}
+		during := Counts{Time: (*window)(of(l)).start(noon), Until: noon + 1, A: 1 << 41, B: 7}
 		with, plain := during.State(l), Counts{Time: during.Time, A: during.A, B: during.B}
 		want := plain.State(without)
 		with.Roll(l, make([]uint64, 100), noon+1)

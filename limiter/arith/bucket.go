@@ -13,12 +13,12 @@ import (
 // Management 4.0, 4.4.2: virtual scheduling and continuous leaky bucket decide alike.)
 // The state is the TAT: whole ticks, and a fraction in 1/limit ticks, so nothing is
 // ever rounded. B is how long before the TAT the bucket was last charged, see
-// [limiter.Limit.chargedAt].
+// [bucket.chargedAt].
 
 // chargedAt returns the instant of a bucket's last charge, or one up to a grain
 // earlier; if it is not known, an instant before all others. It is needed when the
 // clock goes back: until then the bucket neither leaks nor gains.
-func (l *rate) chargedAt(s *Counts) limiter.Tick {
+func (l *bucket) chargedAt(s *Counts) limiter.Tick {
 	if s.B == 0 {
 		return math.MinInt64
 	}
@@ -31,7 +31,7 @@ func (l *rate) chargedAt(s *Counts) limiter.Tick {
 const fineGrains = math.MaxUint32 - 1<<28
 
 // before returns in how many grains of which length B counts.
-func (l *rate) before(b uint64) (n uint64, grain limiter.Tick) {
+func (l *bucket) before(b uint64) (n uint64, grain limiter.Tick) {
 	if b > fineGrains {
 		return b - fineGrains, l.Longest>>27 + 1
 	}
@@ -40,7 +40,7 @@ func (l *rate) before(b uint64) (n uint64, grain limiter.Tick) {
 
 // chargedBy returns the instant of a bucket's last charge, or one up to a grain later; if it is not known,
 // an instant after all others.
-func (l *rate) chargedBy(s *Counts) limiter.Tick {
+func (l *bucket) chargedBy(s *Counts) limiter.Tick {
 	if s.B == 0 {
 		return math.MaxInt64
 	}
@@ -49,7 +49,7 @@ func (l *rate) chargedBy(s *Counts) limiter.Tick {
 }
 
 // noteCharged records that the bucket was charged at now.
-func (l *rate) noteCharged(s *Counts, now limiter.Tick) {
+func (l *bucket) noteCharged(s *Counts, now limiter.Tick) {
 	s.B = 0
 	if s.Time <= now {
 		return
@@ -63,7 +63,7 @@ func (l *rate) noteCharged(s *Counts, now limiter.Tick) {
 }
 
 // debt returns (TAT - now) * limit in 1/limit ticks as 128 bits, 0 if negative.
-func (l *rate) debt(s *Counts, now limiter.Tick) (hi, lo uint64) {
+func (l *bucket) debt(s *Counts, now limiter.Tick) (hi, lo uint64) {
 	now = max(now, l.chargedAt(s))
 	if s.Time < now {
 		return 0, 0
@@ -73,9 +73,9 @@ func (l *rate) debt(s *Counts, now limiter.Tick) (hi, lo uint64) {
 	return hi + carry, lo
 }
 
-// bucketUsed returns the level in units, rounded up. n more units fit, used + n <=
+// used returns the level in units, rounded up. n more units fit, used + n <=
 // burst, exactly if max(TAT, now) + n*T - now <= burst*T, since burst - n is whole.
-func (l *rate) bucketUsed(s *Counts, now limiter.Tick) uint64 {
+func (l *bucket) used(s *Counts, now limiter.Tick) uint64 {
 	hi, lo := l.debt(s, now)
 	lo, carry := bits.Add64(lo, uint64(l.Window)-1, 0)
 	if hi += carry; hi == 0 {
@@ -84,7 +84,7 @@ func (l *rate) bucketUsed(s *Counts, now limiter.Tick) uint64 {
 	return quo(hi, lo, uint64(l.Window))
 }
 
-func (l *rate) chargeBucket(s *Counts, now limiter.Tick, n uint64) {
+func (l *bucket) charge(s *Counts, now limiter.Tick, n uint64) {
 	now = max(now, l.chargedAt(s))
 	if s.Time < now {
 		s.Time, s.A = now, 0
@@ -107,30 +107,30 @@ func (l *rate) chargeBucket(s *Counts, now limiter.Tick, n uint64) {
 }
 
 // capDebt limits the level to most.
-func (l *rate) capDebt(s *Counts, now limiter.Tick) {
+func (l *bucket) capDebt(s *Counts, now limiter.Tick) {
 	if l.aboveMost(s, now) {
 		hi, lo := bits.Mul64(l.Most, uint64(l.Window))
 		l.setDebt(s, now, hi, lo)
 	}
 }
 
-func (l *rate) aboveMost(s *Counts, now limiter.Tick) bool {
+func (l *bucket) aboveMost(s *Counts, now limiter.Tick) bool {
 	hi, lo := l.debt(s, now)
 	mostHi, mostLo := bits.Mul64(l.Most, uint64(l.Window))
 	return hi > mostHi || hi == mostHi && lo > mostLo
 }
 
 // setDebt sets the level to hi:lo, in 1/limit ticks.
-func (l *rate) setDebt(s *Counts, now limiter.Tick, hi, lo uint64) {
+func (l *bucket) setDebt(s *Counts, now limiter.Tick, hi, lo uint64) {
 	now = max(now, l.chargedAt(s))
 	q, r := bits.Div64(hi, lo, l.Limit)
 	s.Time, s.A = now+limiter.Tick(q), r
 	l.noteCharged(s, now)
 }
 
-// bucketAdmitsAt returns the least t with (TAT - t) * limit <= (burst-n) *
+// admitsAt returns the least t with (TAT - t) * limit <= (burst-n) *
 // window.
-func (l *rate) bucketAdmitsAt(s *Counts, n uint64) limiter.Tick {
+func (l *bucket) admitsAt(s *Counts, n uint64) limiter.Tick {
 	hi, lo := bits.Mul64(l.Cap-n, uint64(l.Window))
 	if hi == 0 && lo < s.A {
 		return s.Time + 1
@@ -141,34 +141,34 @@ func (l *rate) bucketAdmitsAt(s *Counts, n uint64) limiter.Tick {
 
 // wasFull reports whether the level has been at its bound since the instant at, so that more may have been
 // charged than it says. It was if the level, with what has leaked since, is there.
-func (l *rate) wasFull(s *Counts, at limiter.Tick) bool {
+func (l *bucket) wasFull(s *Counts, at limiter.Tick) bool {
 	hi, lo := bits.Mul64(uint64(max(0, s.Time-at)), l.Limit)
 	lo, carry := bits.Add64(lo, s.A, 0)
 	mostHi, mostLo := bits.Mul64(l.Most, uint64(l.Window))
 	return hi+carry > mostHi || hi+carry == mostHi && lo >= mostLo
 }
 
-// refundBucket takes back n units of a charge of n+rest of which no entry is kept: see [since]. The level
+// refund takes back n units of a charge of n+rest of which no entry is kept: see [since]. The level
 // cannot have been below what had not leaked of the charge then, and since the last charge it is lowest now.
 // So no more than what leaked until that one, beyond rest, comes back too little. The refund is no charge: what was
 // charged before it leaks until the same one.
-func (l *rate) refundBucket(s *Counts, now, at limiter.Tick, n, rest uint64) {
+func (l *bucket) refund(s *Counts, now, at limiter.Tick, n, rest uint64) {
 	if l.wasFull(s, at) {
 		return
 	}
 	hi, lo := bits.Mul64(uint64(max(0, min(now, l.chargedBy(s))-at)), l.Limit)
-	back := l.levelOf(n).minus(level{hi, lo}.minus(l.levelOf(rest)))
+	back := (*rate)(l).levelOf(n).minus(level{hi, lo}.minus((*rate)(l).levelOf(rest)))
 	if back == (level{}) {
 		return
 	}
 	charged := min(max(now, l.chargedAt(s)), l.chargedBy(s))
-	l.lower(s, now, back)
+	(*rate)(l).lower(s, now, back)
 	l.noteCharged(s, charged)
 }
 
 // rescale converts a level of the limit old into one of l, in units, rounded up. The
 // state must have been rolled by old.
-func (l *rate) rescale(old *rate, s *Counts, now limiter.Tick) {
+func (l *bucket) rescale(old *bucket, s *Counts, now limiter.Tick) {
 	s.B = 0 // it is in grains of old
 	if l.Window == old.Window && l.Limit == old.Limit {
 		return
@@ -192,16 +192,16 @@ func (l *rate) rescale(old *rate, s *Counts, now limiter.Tick) {
 // the level is whole, and only drips need to be counted.
 
 // leaked returns how many units leak in (from, to], if so many are there.
-func (l *rate) leaked(from, to limiter.Tick) uint64 {
-	hi, lo := bits.Mul64(l.drips(from, to), l.UnitR)
+func (l *drips) leaked(from, to limiter.Tick) uint64 {
+	hi, lo := bits.Mul64(l.count(from, to), l.UnitR)
 	if hi != 0 {
 		return mostCounted
 	}
 	return lo
 }
 
-// drips returns how many multiples of window/unit lie in (from, to].
-func (l *rate) drips(from, to limiter.Tick) uint64 {
+// count returns how many multiples of window/unit lie in (from, to].
+func (l *drips) count(from, to limiter.Tick) uint64 {
 	if to <= from {
 		return 0
 	}
@@ -210,11 +210,11 @@ func (l *rate) drips(from, to limiter.Tick) uint64 {
 	if hi != 0 || lo > 2*limiter.MaxUnits {
 		return mostCounted // no level is higher
 	}
-	return lo + l.dripsInto(to%l.Window) - l.dripsInto(from%l.Window)
+	return lo + l.into(to%l.Window) - l.into(from%l.Window)
 }
 
-// dripsInto returns how many drips lie in (0, since] of a window.
-func (l *rate) dripsInto(since limiter.Tick) uint64 {
+// into returns how many drips lie in (0, since] of a window.
+func (l *drips) into(since limiter.Tick) uint64 {
 	hi, lo := bits.Mul64(uint64(since), l.Unit)
 	if hi == 0 {
 		return lo / uint64(l.Window)
@@ -222,35 +222,35 @@ func (l *rate) dripsInto(since limiter.Tick) uint64 {
 	return quo(hi, lo, uint64(l.Window))
 }
 
-// drip returns the instant of the n-th drip of the window that starts at begin. The 0th
+// at returns the instant of the n-th drip of the window that starts at begin. The 0th
 // is the last drip of the previous window.
-func (l *rate) drip(begin limiter.Tick, n uint64) limiter.Tick {
+func (l *drips) at(begin limiter.Tick, n uint64) limiter.Tick {
 	hi, lo := bits.Mul64(n, uint64(l.Window))
 	lo, carry := bits.Add64(lo, l.Unit-1, 0)
 	return begin + limiter.Tick(quo(hi+carry, lo, l.Unit))
 }
 
-// lastDrip returns the last drip at or before t, t >= 0.
-func (l *rate) lastDrip(t limiter.Tick) limiter.Tick {
-	return l.drip(t-t%l.Window, l.dripsInto(t%l.Window))
+// last returns the last drip at or before t, t >= 0.
+func (l *drips) last(t limiter.Tick) limiter.Tick {
+	return l.at(t-t%l.Window, l.into(t%l.Window))
 }
 
-// nextDrip returns the first drip after t, t >= 0.
-func (l *rate) nextDrip(t limiter.Tick) limiter.Tick {
-	return l.drip(t-t%l.Window, l.dripsInto(t%l.Window)+1)
+// next returns the first drip after t, t >= 0.
+func (l *drips) next(t limiter.Tick) limiter.Tick {
+	return l.at(t-t%l.Window, l.into(t%l.Window)+1)
 }
 
-// alignedDrip returns the drip that was at t, t >= 0, by a clock that may differ: the last
+// aligned returns the drip that was at t, t >= 0, by a clock that may differ: the last
 // one if it was at most alignedWithin before, otherwise the next.
-func (l *rate) alignedDrip(t limiter.Tick) limiter.Tick {
-	last, next := l.lastDrip(t), l.nextDrip(t)
+func (l *drips) aligned(t limiter.Tick) limiter.Tick {
+	last, next := l.last(t), l.next(t)
 	if t-last <= min(alignedWithin, (next-last)/2) {
 		return last
 	}
 	return next
 }
 
-func (l *rate) rollDrips(s *Counts, now limiter.Tick) {
+func (l *drips) roll(s *Counts, now limiter.Tick) {
 	if s.A == 0 {
 		s.Time = now
 		return
@@ -261,12 +261,12 @@ func (l *rate) rollDrips(s *Counts, now limiter.Tick) {
 	}
 }
 
-// dripAt returns the instant at which n units have leaked since s.Time.
-func (l *rate) dripAt(s *Counts, n uint64) limiter.Tick {
+// fallenAt returns the instant at which n units have leaked since s.Time.
+func (l *drips) fallenAt(s *Counts, n uint64) limiter.Tick {
 	if n == 0 {
 		return 0
 	}
 	n = (n + l.UnitR - 1) / l.UnitR
 	begin := s.Time - s.Time%l.Window
-	return l.drip(begin, n+l.dripsInto(s.Time-begin))
+	return l.at(begin, n+l.into(s.Time-begin))
 }

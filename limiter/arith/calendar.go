@@ -4,15 +4,15 @@ import "github.com/weirlimit/weir/limiter"
 
 // reach returns a bound of the length of any window. The clocks of a zone may be moved
 // back, by less than a day.
-func (l *rate) reach() limiter.Tick {
+func (l *window) reach() limiter.Tick {
 	if l.Cal == nil || l.Window <= limiter.Hour {
 		return l.Window
 	}
 	return l.Window + limiter.Day
 }
 
-// windowEnd returns the end of the aligned or calendar window that begins at start.
-func (l *rate) windowEnd(start limiter.Tick) limiter.Tick {
+// end returns the end of the aligned or calendar window that begins at start.
+func (l *window) end(start limiter.Tick) limiter.Tick {
 	if l.Cal == nil {
 		return start + l.Window
 	}
@@ -20,8 +20,8 @@ func (l *rate) windowEnd(start limiter.Tick) limiter.Tick {
 	return limiter.Tick(end)
 }
 
-// rollCalendar is rollFixed for calendar windows.
-func (l *rate) rollCalendar(s *Counts, now limiter.Tick) {
+// rollCalendar is [window.roll] for calendar windows.
+func (l *window) rollCalendar(s *Counts, now limiter.Tick) {
 	if start, _ := l.Cal.Window(int64(now)); s.A == 0 || limiter.Tick(start) > s.Time {
 		s.Time, s.A = limiter.Tick(start), 0
 	}
@@ -29,7 +29,7 @@ func (l *rate) rollCalendar(s *Counts, now limiter.Tick) {
 
 // nearest returns the beginning of a window that is the nearest to an instant, and not
 // after the end of the window of now.
-func (l *rate) nearest(at, now limiter.Tick) limiter.Tick {
+func (l *window) nearest(at, now limiter.Tick) limiter.Tick {
 	if l.Cal == nil {
 		return min(l.start(at+l.Window/2), l.start(now)+l.Window)
 	}

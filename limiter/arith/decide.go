@@ -23,8 +23,8 @@ func (s *Counts) Probe(l *limiter.Limit, words []uint64, now limiter.Tick, out *
 
 func (s *Counts) probe(l *rate, words []uint64, now limiter.Tick, out *limiter.LimitDecision) (used uint64) {
 	if l.P.Algorithm == limiter.SlidingCounter && s.Until == 0 { // what roll and used do, without two calls
-		l.rollCounter(s, now)
-		used = s.A + l.tail(s, now)
+		(*counter)(l).roll(s, now)
+		used = s.A + (*counter)(l).tail(s, now)
 	} else {
 		s.roll(l, words, now)
 		used = l.used(s, now)

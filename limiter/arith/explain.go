@@ -50,7 +50,7 @@ func stamp(t limiter.Tick) string { return t.Time().Format("2006-01-02T15:04:05.
 
 // describe returns the contents of a state that was rolled to now.
 func (l *rate) describe(s *Counts, words []uint64, now limiter.Tick) ([]limiter.Field, []limiter.WindowCount) {
-	window := func(start limiter.Tick, n uint64) limiter.WindowCount {
+	count := func(start limiter.Tick, n uint64) limiter.WindowCount {
 		return limiter.WindowCount{Start: start, End: start + l.Window, Count: n}
 	}
 	switch l.P.Algorithm {
@@ -58,7 +58,7 @@ func (l *rate) describe(s *Counts, words []uint64, now limiter.Tick) ([]limiter.
 		if s.A == 0 && l.P.Align == limiter.AlignFirstHit {
 			return []limiter.Field{field("count", "0, no window open")}, nil
 		}
-		end := l.windowEnd(s.Time)
+		end := (*window)(l).end(s.Time)
 		fields := []limiter.Field{field("count", fmt.Sprint(s.A)), field("window", stamp(s.Time)+" to "+stamp(end))}
 		if s.B > 0 {
 			fields = append(fields, field("count until it begins", fmt.Sprint(s.B)))
@@ -68,21 +68,21 @@ func (l *rate) describe(s *Counts, words []uint64, now limiter.Tick) ([]limiter.
 		return []limiter.Field{
 			field("previous", fmt.Sprint(s.B)), field("current", fmt.Sprint(s.A)),
 			field("window", stamp(s.Time)+" to "+stamp(s.Time+l.Window)),
-		}, []limiter.WindowCount{window(s.Time-l.Window, s.B), window(s.Time, s.A)}
+		}, []limiter.WindowCount{count(s.Time-l.Window, s.B), count(s.Time, s.A)}
 	case limiter.SlidingWindow:
 		return []limiter.Field{field("sum", fmt.Sprint(l.used(s, now))),
 				field("sub-windows", fmt.Sprintf("%d of %v", l.Subs, l.Sub.Duration()))},
-			l.subCounts(s, words, now)
+			(*ring)(l).counts(s, words, now)
 	case limiter.SlidingLog:
 		return []limiter.Field{field("sum", fmt.Sprint(s.A)), field("entries", fmt.Sprint(s.B))}, logCounts(s, words)
 	case limiter.Concurrency:
 		return []limiter.Field{field("units", fmt.Sprint(s.A))}, nil
 	default:
-		return l.describeBucket(s, now), nil
+		return (*bucket)(l).describe(s, now), nil
 	}
 }
 
-func (l *rate) subCounts(s *Counts, words []uint64, now limiter.Tick) []limiter.WindowCount {
+func (l *ring) counts(s *Counts, words []uint64, now limiter.Tick) []limiter.WindowCount {
 	out := make([]limiter.WindowCount, l.Subs)
 	newest := floorTo(now, l.Sub)
 	if s.A|s.B != 0 {
@@ -92,7 +92,7 @@ func (l *rate) subCounts(s *Counts, words []uint64, now limiter.Tick) []limiter.
 		start := newest - limiter.Tick(l.Subs-1-i)*l.Sub
 		out[i] = limiter.WindowCount{Start: start, End: start + l.Sub}
 		if s.A|s.B != 0 && start <= s.Time {
-			out[i].Count = l.subOf(s, words, int((s.Time-start)/l.Sub))
+			out[i].Count = l.aged(s, words, int((s.Time-start)/l.Sub))
 		}
 	}
 	return out
@@ -111,7 +111,7 @@ func logCounts(s *Counts, words []uint64) []limiter.WindowCount {
 	return out
 }
 
-func (l *rate) describeBucket(s *Counts, now limiter.Tick) []limiter.Field {
+func (l *bucket) describe(s *Counts, now limiter.Tick) []limiter.Field {
 	if !l.Shared {
 		return []limiter.Field{field("level", fmt.Sprint(s.A)), field("drips counted up to", stamp(s.Time))}
 	}
@@ -153,11 +153,11 @@ func (l *rate) arithmetic(s *Counts, now limiter.Tick, n uint64) string {
 		}
 		text += " = " + decimal(hi, lo, 1000*uint64(l.Window))
 		if l.P.Rounding != limiter.RoundExact {
-			text += fmt.Sprintf(", %s %d", l.P.Rounding, l.tail(s, now))
+			text += fmt.Sprintf(", %s %d", l.P.Rounding, (*counter)(l).tail(s, now))
 		}
 		return fmt.Sprintf("previous %s; that + current %d + %d <= %d", text, s.A, n, l.Cap)
 	case limiter.TokenBucket:
-		return fmt.Sprintf("tokens %s >= %d", l.describeBucket(s, now)[0].Value, n)
+		return fmt.Sprintf("tokens %s >= %d", (*bucket)(l).describe(s, now)[0].Value, n)
 	case limiter.LeakyBucket:
 		return fmt.Sprintf("level %s + %d <= %d", l.levelText(s, now), n, l.Cap)
 	default:
@@ -170,7 +170,7 @@ func (l *rate) levelText(s *Counts, now limiter.Tick) string {
 	if !l.Shared {
 		return fmt.Sprint(s.A)
 	}
-	hi, lo := l.debt(s, now)
+	hi, lo := (*bucket)(l).debt(s, now)
 	return decimal(hi, lo, uint64(l.Window))
 }
 

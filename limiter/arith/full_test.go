@@ -29,7 +29,7 @@ func TestNothingComesBackFromAFullCount(t *testing.T) {
 			}
 			now, st := limiter.Tick(1767614400e6), State{}
 			st.Roll(l, nil, now)
-			words := make([]uint64, st.OverdrawWords(l, now, row.held)+8)
+			words := make([]uint64, st.Words(l, now, row.held)+8)
 			st.Charge(l, words, now, row.held)
 			if row.over > 0 {
 				st.Overdraw(l, words, now, row.over)

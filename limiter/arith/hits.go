@@ -96,8 +96,8 @@ func leaveHits(words []uint64, h *Hold, i, n, j int) {
 	}
 }
 
-// giveBackHit gives n units of entry i, of which rest units stay, back to a counter that was rolled to now.
-func (l *rate) giveBackHit(s *Counts, holds *State, words []uint64, i int, now limiter.Tick, n, rest uint64) {
+// giveBack gives n units of entry i, of which rest units stay, back to a counter that was rolled to now.
+func (l *window) giveBack(s *Counts, holds *State, words []uint64, i int, now limiter.Tick, n, rest uint64) {
 	h := HoldAt(words, i)
 	if rest == 0 && h.since.hits() {
 		h.since.notLow.lo |= hitGone

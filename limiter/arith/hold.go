@@ -254,7 +254,7 @@ func (s *State) RetryAt(limit *limiter.Limit, words []uint64, now, latest limite
 			for i, at := range backs {
 				of[i] = HoldAt(holdWords, at)
 			}
-			at = l.logRetryAt(&c, words, n, of)
+			at = (*log)(l).retryAt(&c, words, n, of)
 		case l.leaks():
 			at = l.bucketRetryAt(c, n, holds, holdWords, backs)
 		default:
@@ -372,15 +372,15 @@ func (l *rate) steady(s *State, at limiter.Tick) limiter.Tick {
 	case l.P.Algorithm == limiter.SlidingWindow:
 		return s.Time + floorTo(at-s.Time, l.Sub) + l.Sub/2
 	case l.P.Algorithm == limiter.LeakyBucket && !l.Shared:
-		last, next := l.lastDrip(max(0, at)), l.nextDrip(max(0, at))
+		last, next := (*drips)(l).last(max(0, at)), (*drips)(l).next(max(0, at))
 		return last + (next-last)/2
-	case !l.importsAhead():
+	case !l.alignedStarts():
 		return at
 	case l.Cal != nil:
 		start, end := l.Cal.Window(int64(at))
 		return limiter.Tick(start + (end-start)/2)
 	default:
-		return l.start(at) + l.Window/2
+		return (*window)(l).start(at) + l.Window/2
 	}
 }
 

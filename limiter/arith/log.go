@@ -79,7 +79,7 @@ func dropOldest(s *Counts, words []uint64, cost uint64) {
 	}
 }
 
-func (l *rate) rollLog(s *Counts, words []uint64, now limiter.Tick) {
+func (l *log) roll(s *Counts, words []uint64, now limiter.Tick) {
 	if s.B == 0 {
 		return
 	}
@@ -96,25 +96,25 @@ func (l *rate) rollLog(s *Counts, words []uint64, now limiter.Tick) {
 	}
 }
 
-// chargeLog adds n units at now, and removes the oldest units beyond the newest logMost
+// charge adds n units at now, and removes the oldest units beyond the newest [log.most]
 // units. A log that holds more, from a larger limit before, keeps as many, since it may
 // come under that limit again.
-func (l *rate) chargeLog(s *Counts, words []uint64, now limiter.Tick, n uint64) {
-	l.addLog(s, words, now, n, max(l.logMost(), s.A))
+func (l *log) charge(s *Counts, words []uint64, now limiter.Tick, n uint64) {
+	l.add(s, words, now, n, max(l.most(), s.A))
 }
 
-// logMost returns how many units a log keeps. With fewer it has forgotten none that count. The newest limit units
+// most returns how many units a log keeps. With fewer it has forgotten none that count. The newest limit units
 // alone decide, as long as nothing comes back: then older ones decide, too. So a log of rejected checks keeps twice
 // as many, which is more than those of the admitted ones that count at a time; at that bound nothing comes back.
-func (l *rate) logMost() uint64 {
+func (l *log) most() uint64 {
 	if l.P.Count == limiter.CountAll {
 		return min(2*l.Limit, limiter.MaxLogUnits)
 	}
 	return limiter.MaxLogUnits
 }
 
-// addLog is chargeLog for a log that keeps at most most units, n at least.
-func (l *rate) addLog(s *Counts, words []uint64, now limiter.Tick, n, most uint64) {
+// add is [log.charge] for a log that keeps at most most units, n at least.
+func (l *log) add(s *Counts, words []uint64, now limiter.Tick, n, most uint64) {
 	now = max(now, s.Time)
 	for s.B > 1 && s.A+n > most {
 		excess := s.A + n - most
@@ -167,12 +167,12 @@ func Coarsen(s *State, l *limiter.Limit, words []uint64, most int) []uint64 {
 		return words
 	}
 	c := s.Open(l)
-	words = of(l).coarsenLog(&c, words, most)
+	words = (*log)(of(l)).coarsen(&c, words, most)
 	*s = c.State(l)
 	return words
 }
 
-func (l *rate) coarsenLog(s *Counts, words []uint64, most int) []uint64 {
+func (l *log) coarsen(s *Counts, words []uint64, most int) []uint64 {
 	span := l.Window / limiter.Tick(most/2)
 	n := 0
 	var since limiter.Tick // when the last of the n entries began
@@ -191,7 +191,7 @@ func (l *rate) coarsenLog(s *Counts, words []uint64, most int) []uint64 {
 	return words[:1+n]
 }
 
-func (l *rate) logAdmitsAt(s *Counts, words []uint64, n uint64) limiter.Tick {
+func (l *log) admitsAt(s *Counts, words []uint64, n uint64) limiter.Tick {
 	sum := s.A
 	for i := range int(s.B) - 1 {
 		tick, cost := logAt(s, words, i)
@@ -202,9 +202,9 @@ func (l *rate) logAdmitsAt(s *Counts, words []uint64, n uint64) limiter.Tick {
 	return s.Time + l.Window
 }
 
-// logRetryAt is [State.RetryAt] for logs. It goes through entries and holds in the order of the instants
-// at which they end, as rollLog and refundLog would, and changes none.
-func (l *rate) logRetryAt(s *Counts, words []uint64, n uint64, backs []Hold) limiter.Tick {
+// retryAt is [State.RetryAt] for logs. It goes through entries and holds in the order of the instants
+// at which they end, as [log.roll] and [log.refund] would, and changes none.
+func (l *log) retryAt(s *Counts, words []uint64, n uint64, backs []Hold) limiter.Tick {
 	entries, at := int(s.B), func(i int) (limiter.Tick, uint64) { return logAt(s, words, i) }
 	if s.B == 1 {
 		at = func(int) (limiter.Tick, uint64) { return s.Time, s.A }
@@ -221,7 +221,7 @@ func (l *rate) logRetryAt(s *Counts, words []uint64, n uint64, backs []Hold) lim
 		}
 		h := backs[0]
 		backs = backs[1:]
-		if sum >= l.logMost() {
+		if sum >= l.most() {
 			continue
 		}
 		i := oldest + sort.Search(entries-oldest, func(i int) bool { tick, _ := at(oldest + i); return tick >= h.At })
@@ -265,12 +265,12 @@ func shiftLog(s *Counts, words []uint64, by limiter.Tick) {
 	}
 }
 
-// refundLog takes back up to n units of the entries at the tick at. A charge at an
+// refund takes back up to n units of the entries at the tick at. A charge at an
 // instant before the newest entry was added to that entry. So if there is no entry at
 // that tick, the next later one is used; it stops counting no later than the charge
 // does.
-func (l *rate) refundLog(s *Counts, words []uint64, now, at limiter.Tick, n uint64) {
-	if s.A >= l.logMost() {
+func (l *log) refund(s *Counts, words []uint64, now, at limiter.Tick, n uint64) {
+	if s.A >= l.most() {
 		return // it may have forgotten the charge, and would give back another one
 	}
 	if at > now-l.Window { // else the charge was removed

@@ -28,7 +28,7 @@ import (
 func MergeMost(l *limiter.Limit, into, from int) int {
 	switch of(l).P.Algorithm {
 	case limiter.SlidingWindow:
-		return of(l).subWords()
+		return (*ring)(of(l)).words()
 	case limiter.SlidingLog:
 		return into + from + 2*logParts(limiter.MaxLogUnits)
 	case Holds:
@@ -52,7 +52,7 @@ func (into *Counts) mergeWords(l *rate, from *Counts) int {
 		if into.A|from.A == 0 && (into.B == 0 || from.B == 0 || into.Time == from.Time) {
 			return 0
 		}
-		return l.subWords()
+		return (*ring)(l).words()
 	case limiter.SlidingLog:
 		if into.B == 0 || from.B == 0 || into.B|from.B == 1 && into.Time == from.Time {
 			return max(into.held(l), from.held(l))
@@ -95,11 +95,11 @@ func (into *Counts) merge(l *rate, intoWords []uint64, from *Counts, fromWords [
 	case l.P.Algorithm == limiter.SlidingLog:
 		mergeLog(into, intoWords, from, fromWords)
 	case l.P.Algorithm == limiter.FixedWindow:
-		l.mergeFixed(into, from)
+		(*window)(l).merge(into, from)
 	case l.P.Algorithm == limiter.SlidingCounter:
-		l.mergeCounter(into, *from, now)
+		(*counter)(l).merge(into, *from, now)
 	case l.P.Algorithm == limiter.SlidingWindow:
-		l.mergeSubs(into, intoWords, from, fromWords)
+		(*ring)(l).merge(into, intoWords, from, fromWords)
 	case l.Shared:
 		if from.Time > into.Time || from.Time == into.Time && from.A > into.A {
 			into.Time, into.A, into.B = from.Time, from.A, from.B
@@ -109,9 +109,9 @@ func (into *Counts) merge(l *rate, intoWords []uint64, from *Counts, fromWords [
 	}
 }
 
-// mergeFixed takes the later window with its larger count. The count of an earlier
+// merge takes the later window with its larger count. The count of an earlier
 // window denies until the later one begins, and is stored in B.
-func (l *rate) mergeFixed(into, from *Counts) {
+func (l *window) merge(into, from *Counts) {
 	if l.P.Align == limiter.AlignFirstHit {
 		into.Time, into.A = max(into.Time, from.Time), max(into.A, from.A)
 		return
@@ -128,83 +128,83 @@ func (l *rate) mergeFixed(into, from *Counts) {
 	}
 }
 
-// mergeCounter takes the larger count of this window, and the larger sum of this window
+// merge takes the larger count of this window, and the larger sum of this window
 // and the previous one. For every fraction f of the previous window, A + f*B = (1-f)*A
 // + f*(A+B), so the result is never below either state.
-func (l *rate) mergeCounter(into *Counts, from Counts, now limiter.Tick) {
+func (l *counter) merge(into *Counts, from Counts, now limiter.Tick) {
 	at := max(into.Time, from.Time)
 	l.ahead(into, at, now)
 	l.ahead(&from, at, now)
 	both := max(into.A+into.B, from.A+from.B)
 	into.A = max(into.A, from.A)
-	into.B = min(both-into.A, l.maxUnits())
+	into.B = min(both-into.A, (*rate)(l).maxUnits())
 }
 
 // ahead makes the window that begins at at, which lies in the future, the current one
 // of a state with an earlier current window.
-func (l *rate) ahead(s *Counts, at, now limiter.Tick) {
+func (l *counter) ahead(s *Counts, at, now limiter.Tick) {
 	if s.Time < at {
 		used := s.A + l.tail(s, now)
-		s.Time, s.A, s.B = at, 0, min(used, l.maxUnits())
+		s.Time, s.A, s.B = at, 0, min(used, (*rate)(l).maxUnits())
 	}
 }
 
-// mergeSubs takes, for each k, the larger sum of the newest k sub-windows. If those of the
+// merge takes, for each k, the larger sum of the newest k sub-windows. If those of the
 // two states begin at different instants, see [State.Import], the earlier ones count as
 // long as the next later ones.
-func (l *rate) mergeSubs(into *Counts, words []uint64, from *Counts, fromWords []uint64) {
+func (l *ring) merge(into *Counts, words []uint64, from *Counts, fromWords []uint64) {
 	if len(words) == 0 { // both are the same single sub-window
 		into.B = max(into.B, from.B)
 		return
 	}
 	at := max(into.Time, from.Time)
-	l.subsAhead(into, words, at)
+	l.ahead(into, words, at)
 	later := int(min((at-from.Time)/l.Sub, limiter.Tick(l.Subs)))
-	one, other := into.B, l.subsFrom(from, fromWords, 0, later)
+	one, other := into.B, l.agedLater(from, fromWords, 0, later)
 	into.B = max(one, other)
 	sum := into.B
 	for age := 1; age < l.Subs; age++ {
-		i := l.subAt(words, age)
-		one = min(one+l.subCount(words, i), maxSum)
-		other = min(other+l.subsFrom(from, fromWords, age, later), maxSum)
-		n := min(max(one, other)-sum, l.maxUnits())
-		l.setSubCount(words, i, n)
+		i := l.place(words, age)
+		one = min(one+l.count(words, i), maxSum)
+		other = min(other+l.agedLater(from, fromWords, age, later), maxSum)
+		n := min(max(one, other)-sum, (*rate)(l).maxUnits())
+		l.setCount(words, i, n)
 		sum += n
 	}
 	l.setOlder(into, sum-into.B)
 }
 
-// subsFrom returns the count at some age, relative to a newest sub-window that is later
+// agedLater returns the count at some age, relative to a newest sub-window that is later
 // steps later. Counts older than the ring are at its last age: they still count if the
 // later sub-window has not begun.
-func (l *rate) subsFrom(s *Counts, words []uint64, age, later int) (n uint64) {
+func (l *ring) agedLater(s *Counts, words []uint64, age, later int) (n uint64) {
 	from, to := age-later, age-later
 	if age == l.Subs-1 {
 		from, to = max(from, 0), l.Subs-1
 	}
 	for a := from; a >= 0 && a <= to; a++ {
-		n = min(n+l.subOf(s, words, a), maxSum)
+		n = min(n+l.aged(s, words, a), maxSum)
 	}
 	return n
 }
 
-// subsAhead makes the sub-window that begins at at, which is not earlier, the newest,
+// ahead makes the sub-window that begins at at, which is not earlier, the newest,
 // and ensures that there is a ring. Counts that drop out of the ring are added to the
 // oldest one that remains.
-func (l *rate) subsAhead(s *Counts, words []uint64, at limiter.Tick) {
+func (l *ring) ahead(s *Counts, words []uint64, at limiter.Tick) {
 	steps := int(min((at-s.Time)/l.Sub, limiter.Tick(l.Subs-1)))
 	if s.A == 0 {
-		clear(words[:l.subWords()])
+		clear(words[:l.words()])
 	}
 	s.Time = at
 	if steps == 0 {
 		return
 	}
 	sum := l.older(s, words) + s.B
-	l.setSubCount(words, int(words[0]), s.B)
+	l.setCount(words, int(words[0]), s.B)
 	dropped := l.turn(words, steps)
-	oldest := l.subAt(words, l.Subs-1)
-	l.setSubCount(words, oldest, min(l.subCount(words, oldest)+dropped, l.maxUnits()))
+	oldest := l.place(words, l.Subs-1)
+	l.setCount(words, oldest, min(l.count(words, oldest)+dropped, (*rate)(l).maxUnits()))
 	s.B = 0
 	l.setOlder(s, sum)
 }

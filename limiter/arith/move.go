@@ -40,7 +40,7 @@ func (s *State) Held(l *limiter.Limit) int {
 func (s *Counts) held(l *rate) int {
 	switch {
 	case l.P.Algorithm == limiter.SlidingWindow && s.A > 0:
-		return l.subWords()
+		return (*ring)(l).words()
 	case l.P.Algorithm == limiter.SlidingLog && s.B > 1:
 		return 1 + int(s.B)
 	case l.P.Algorithm == Holds:
@@ -80,7 +80,7 @@ func (s *Counts) export(l *rate, words []uint64, now limiter.Tick) {
 	case l.P.Algorithm == limiter.SlidingLog:
 		shiftLog(s, words, -now)
 	case l.P.Algorithm == limiter.LeakyBucket && !l.Shared:
-		s.Time = l.lastDrip(s.Time)
+		s.Time = (*drips)(l).last(s.Time)
 	case l.Shared:
 		s.B = 0 // in the exporter's clock
 	}
@@ -116,10 +116,10 @@ func (s *Counts) take(l *rate, words []uint64, now limiter.Tick) {
 	switch l.P.Algorithm {
 	case limiter.FixedWindow:
 		if l.P.Align == limiter.AlignEpoch {
-			at = l.nearest(at, now)
+			at = (*window)(l).nearest(at, now)
 		}
 	case limiter.SlidingCounter:
-		at = l.nearest(at, now)
+		at = (*window)(l).nearest(at, now)
 	case limiter.SlidingWindow:
 		if nearest := floorTo(at+l.Sub/2, l.Sub); max(at-nearest, nearest-at) <= alignedWithin {
 			at = nearest
@@ -130,14 +130,14 @@ func (s *Counts) take(l *rate, words []uint64, now limiter.Tick) {
 	case limiter.Concurrency:
 	default:
 		if !l.Shared {
-			at = min(l.alignedDrip(max(at, 0)), l.nextDrip(max(now, 0)))
+			at = min((*drips)(l).aligned(max(at, 0)), (*drips)(l).next(max(now, 0)))
 			s.A = min(s.A, l.Most)
 		}
 	}
 	s.Time = at
 	s.roll(l, words, now)
 	if l.Shared {
-		l.capDebt(s, now)
+		(*bucket)(l).capDebt(s, now)
 	}
 }
 
@@ -207,16 +207,16 @@ func (s *Counts) check(l *rate, words []uint64) error {
 	var ok bool
 	switch l.P.Algorithm {
 	case limiter.FixedWindow:
-		ok = within(-l.reach(), l.reach()) && (s.B == 0 || s.Time > 0 && s.B > s.A && s.A > 0)
+		ok = within(-(*window)(l).reach(), (*window)(l).reach()) && (s.B == 0 || s.Time > 0 && s.B > s.A && s.A > 0)
 		if l.P.Align == limiter.AlignFirstHit {
 			ok = within(-l.Window, 0) && s.B == 0
 		}
 	case limiter.SlidingCounter:
 		ok = within(-l.Window, l.Window)
 	case limiter.SlidingWindow:
-		ok = within(-limiter.Tick(l.Subs)*l.Sub, l.Sub) && (s.A == 0 || s.Time > -l.Sub && l.subsAgree(s, words))
+		ok = within(-limiter.Tick(l.Subs)*l.Sub, l.Sub) && (s.A == 0 || s.Time > -l.Sub && (*ring)(l).agrees(s, words))
 	case limiter.SlidingLog:
-		ok = within(-l.Window, 0) && l.logAgrees(s, words)
+		ok = within(-l.Window, 0) && (*log)(l).agrees(s, words)
 	case limiter.Concurrency:
 		ok = within(0, l.Window) && s.A > 0 && s.B == 0
 	default:
@@ -242,22 +242,22 @@ func (l *rate) mostEver() uint64 {
 	return min((*limiter.Compiled)(l).LeaksIn(limiter.Span(limiter.MaxRecovery))+1, mostCounted)
 }
 
-// subsAgree reports whether the counts of sub-windows match the state.
-func (l *rate) subsAgree(s *Counts, words []uint64) bool {
-	if words[0] >= uint64(l.Subs) || l.subCount(words, int(words[0])) != 0 {
+// agrees reports whether the counts of sub-windows match the state.
+func (l *ring) agrees(s *Counts, words []uint64) bool {
+	if words[0] >= uint64(l.Subs) || l.count(words, int(words[0])) != 0 {
 		return false
 	}
 	for i := range l.Subs {
-		if l.subCount(words, i) > l.maxUnits() {
+		if l.count(words, i) > (*rate)(l).maxUnits() {
 			return false
 		}
 	}
-	return s.A == min(l.ringSum(words), l.maxUnits())
+	return s.A == min(l.sum(words), (*rate)(l).maxUnits())
 }
 
-// logAgrees reports whether the entries of a log match the state: in order, the newest
+// agrees reports whether the entries of a log match the state: in order, the newest
 // at its time, none older than a window.
-func (l *rate) logAgrees(s *Counts, words []uint64) bool {
+func (l *log) agrees(s *Counts, words []uint64) bool {
 	if s.B <= 1 {
 		return s.A <= limiter.MaxLogUnits && min(s.A, 1) == s.B
 	}

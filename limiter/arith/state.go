@@ -54,7 +54,7 @@ func (s *Counts) notBefore(l *rate, now limiter.Tick) limiter.Tick {
 	case l.P.Algorithm == Holds:
 		return max(now, s.Until-limiter.Span(limiter.MaxHold))
 	case l.Shared:
-		if now = max(now, l.chargedAt(s)); s.Time-now > l.Longest {
+		if now = max(now, (*bucket)(l).chargedAt(s)); s.Time-now > l.Longest {
 			now = s.Time - l.Longest + 1
 		}
 		return now
@@ -63,7 +63,7 @@ func (s *Counts) notBefore(l *rate, now limiter.Tick) limiter.Tick {
 	case l.P.Algorithm == limiter.SlidingLog, l.P.Algorithm == limiter.FixedWindow && l.P.Align == limiter.AlignFirstHit:
 		length = 0
 	case l.Cal != nil:
-		length = l.reach()
+		length = (*window)(l).reach()
 	}
 	if s.Time-now > length {
 		return s.Time
@@ -91,13 +91,13 @@ func (s *Counts) roll(l *rate, words []uint64, now limiter.Tick) {
 	}
 	switch l.P.Algorithm {
 	case limiter.FixedWindow:
-		l.rollFixed(s, now)
+		(*window)(l).roll(s, now)
 	case limiter.SlidingCounter:
-		l.rollCounter(s, now)
+		(*counter)(l).roll(s, now)
 	case limiter.SlidingWindow:
-		l.rollSubs(s, words, now)
+		(*ring)(l).roll(s, words, now)
 	case limiter.SlidingLog:
-		l.rollLog(s, words, now)
+		(*log)(l).roll(s, words, now)
 	case limiter.Concurrency:
 		if s.A -= s.B; s.Time <= now {
 			s.A = 0
@@ -111,7 +111,7 @@ func (s *Counts) roll(l *rate, words []uint64, now limiter.Tick) {
 		case l.P.Algorithm == Remembered:
 			s.rollID(now)
 		default:
-			l.rollDrips(s, now)
+			(*drips)(l).roll(s, now)
 		}
 	}
 }
@@ -125,12 +125,12 @@ func (l *rate) used(s *Counts, now limiter.Tick) uint64 {
 	case limiter.SlidingLog:
 		return s.A
 	case limiter.SlidingCounter:
-		return s.A + l.tail(s, now)
+		return s.A + (*counter)(l).tail(s, now)
 	case limiter.SlidingWindow:
 		return s.A + s.B
 	default:
 		if l.Shared {
-			return l.bucketUsed(s, now)
+			return (*bucket)(l).used(s, now)
 		}
 		return s.A
 	}
@@ -162,16 +162,16 @@ func (s *Counts) charge(l *rate, words []uint64, now limiter.Tick, n uint64) {
 	case limiter.SlidingCounter:
 		s.A = l.addSat(s.A, n)
 	case limiter.SlidingWindow:
-		l.chargeSubs(s, words, now, n)
+		(*ring)(l).charge(s, words, now, n)
 	case limiter.SlidingLog:
-		l.chargeLog(s, words, now, n)
+		(*log)(l).charge(s, words, now, n)
 	case limiter.Concurrency:
 		was := s.A
 		s.Time, s.A = max(s.Time, now+1), l.addSat(s.A, n)
 		s.B += s.A - was
 	default:
 		if l.Shared {
-			l.chargeBucket(s, now, n)
+			(*bucket)(l).charge(s, now, n)
 		} else {
 			s.A = min(s.A+n, l.Most)
 		}
@@ -190,34 +190,16 @@ func (s *State) Overdraw(l *limiter.Limit, words []uint64, now limiter.Tick, n u
 func (s *Counts) overdraw(l *rate, words []uint64, now limiter.Tick, n uint64) {
 	switch l.P.Algorithm {
 	case limiter.SlidingLog:
-		n = l.overdraft(n)
-		l.addLog(s, words, now, n, max(l.Limit, min(l.addSat(s.A, n), limiter.MaxLogUnits)))
+		n = min(n, limiter.MaxLogUnits)
+		(*log)(l).add(s, words, now, n, max(l.Limit, min(l.addSat(s.A, n), limiter.MaxLogUnits)))
 	case limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA:
 		s.charge(l, words, now, min(n, l.Most))
 		if l.Shared {
-			l.capDebt(s, max(now, l.chargedAt(s)))
+			(*bucket)(l).capDebt(s, max(now, (*bucket)(l).chargedAt(s)))
 		}
 	default:
 		s.charge(l, words, now, n)
 	}
-}
-
-// OverdrawWords is [State.Words] for [State.Overdraw].
-func (s *State) OverdrawWords(l *limiter.Limit, now limiter.Tick, n uint64) int {
-	c := s.Open(l)
-	return c.overdrawWords(of(l), now, n)
-}
-
-func (s *Counts) overdrawWords(l *rate, now limiter.Tick, n uint64) int {
-	return s.words(l, now, n)
-}
-
-// overdraft returns how many of n units an overdrawn log counts.
-func (l *rate) overdraft(n uint64) uint64 {
-	if l.P.Algorithm == limiter.SlidingLog {
-		return min(n, limiter.MaxLogUnits)
-	}
-	return n
 }
 
 // KeepsWords reports whether states of the limit may have words.
@@ -240,9 +222,9 @@ func (s *Counts) Words(l *limiter.Limit, now limiter.Tick, n uint64) int {
 func (s *Counts) words(l *rate, now limiter.Tick, n uint64) int {
 	switch l.P.Algorithm {
 	case limiter.SlidingWindow:
-		return l.subWordsFor(s, now)
+		return (*ring)(l).wordsFor(s, now)
 	case limiter.SlidingLog:
-		return logWords(s, now, l.overdraft(n)) // a check asks with any cost
+		return logWords(s, now, min(n, limiter.MaxLogUnits)) // a check asks with any cost
 	default:
 		return 0
 	}
@@ -277,12 +259,12 @@ func (s *Counts) emptyAt(l *rate, words []uint64) limiter.Tick {
 	switch l.P.Algorithm {
 	case limiter.FixedWindow:
 		if s.A > 0 {
-			at = l.windowEnd(s.Time)
+			at = (*window)(l).end(s.Time)
 		}
 	case limiter.SlidingCounter:
-		at = l.counterEmptyAt(s)
+		at = (*counter)(l).emptyAt(s)
 	case limiter.SlidingWindow:
-		at = l.subsEmptyAt(s, words)
+		at = (*ring)(l).emptyAt(s, words)
 	case limiter.SlidingLog:
 		if s.B > 0 {
 			at = s.Time + l.Window
@@ -297,7 +279,7 @@ func (s *Counts) emptyAt(l *rate, words []uint64) limiter.Tick {
 			at = s.Time
 		case l.P.Algorithm == Holds: // Until
 		case !l.Shared:
-			at = l.dripAt(s, s.A)
+			at = (*drips)(l).fallenAt(s, s.A)
 		case s.A > 0:
 			at = s.Time + 1
 		default:
@@ -315,20 +297,20 @@ func (l *rate) admitsAt(s *Counts, words []uint64, n uint64) limiter.Tick {
 		if s.A+n <= l.Cap {
 			return s.Time // only what counts until then denies
 		}
-		return l.windowEnd(s.Time)
+		return (*window)(l).end(s.Time)
 	case limiter.SlidingCounter:
-		return l.counterAdmitsAt(s, n)
+		return (*counter)(l).admitsAt(s, n)
 	case limiter.SlidingWindow:
-		return l.subsAdmitAt(s, words, n)
+		return (*ring)(l).admitsAt(s, words, n)
 	case limiter.SlidingLog:
-		return l.logAdmitsAt(s, words, n)
+		return (*log)(l).admitsAt(s, words, n)
 	case limiter.Concurrency:
 		return s.Time // at the latest: see HoldEnds
 	default:
 		if l.Shared {
-			return l.bucketAdmitsAt(s, n)
+			return (*bucket)(l).admitsAt(s, n)
 		}
-		return l.dripAt(s, s.A+n-l.Cap)
+		return (*drips)(l).fallenAt(s, s.A+n-l.Cap)
 	}
 }
 
@@ -358,35 +340,27 @@ func (s *State) Reduce(l *limiter.Limit, words []uint64, now, latest, at limiter
 // count is at its bound.
 func (s *Counts) reduce(l *rate, words []uint64, now, latest, at limiter.Tick, n, rest uint64, known bool) {
 	s.roll(l, words, now)
-	if s.Time > latest && l.importsAhead() && (l.P.Algorithm != limiter.FixedWindow || s.B == 0) {
+	if s.Time > latest && l.alignedStarts() && (l.P.Algorithm != limiter.FixedWindow || s.B == 0) {
 		at = max(at, s.Time) // it was imported, and what was charged since counts in it
 	}
 	switch l.P.Algorithm {
 	case limiter.FixedWindow:
-		l.refundFixed(s, at, n, rest, known)
+		(*window)(l).refund(s, at, n, rest, known)
 	case limiter.SlidingCounter:
-		l.refundCounter(s, at, n, known)
+		(*counter)(l).refund(s, at, n, known)
 	case limiter.SlidingWindow:
-		l.refundSubs(s, words, at, n, known)
+		(*ring)(l).refund(s, words, at, n, known)
 	case limiter.SlidingLog:
-		l.refundLog(s, words, now, at, n)
+		(*log)(l).refund(s, words, now, at, n)
 	case limiter.Concurrency: // see CountHeld
 	default:
 		if l.Shared {
-			l.refundBucket(s, now, at, n, rest)
-		} else if leaked := l.leaked(at, now); leaked < n+rest && leaked < l.Most-s.A {
+			(*bucket)(l).refund(s, now, at, n, rest)
+		} else if leaked := (*drips)(l).leaked(at, now); leaked < n+rest && leaked < l.Most-s.A {
 			// Else it may have been full, see wasFull.
 			s.A -= min(s.A, n-(max(leaked, rest)-rest))
 		}
 	}
-}
-
-// importsAhead reports whether a window or sub-window of an imported state may begin in the
-// future.
-func (l *rate) importsAhead() bool {
-	a := l.P.Algorithm
-	return a == limiter.SlidingWindow || a == limiter.SlidingCounter || a == limiter.FixedWindow &&
-		l.P.Align == limiter.AlignEpoch
 }
 
 // addSat returns a + n, or the largest count of the limit.

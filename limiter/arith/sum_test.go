@@ -15,11 +15,11 @@ func TestSumsOfSubWindowsDoNotOverflow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	words := make([]uint64, of(l).subWords())
+	words := make([]uint64, (*ring)(of(l)).words())
 	for i := 1; i <= 2049; i++ {
-		of(l).setSubCount(words, i, limiter.MaxUnits)
+		(*ring)(of(l)).setCount(words, i, limiter.MaxUnits)
 	}
-	if s := (Counts{A: limiter.MaxUnits + 1}); !of(l).subsAgree(&s, words) {
-		t.Errorf("the sum is %d", of(l).ringSum(words))
+	if s := (Counts{A: limiter.MaxUnits + 1}); !(*ring)(of(l)).agrees(&s, words) {
+		t.Errorf("the sum is %d", (*ring)(of(l)).sum(words))
 	}
 }

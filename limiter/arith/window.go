@@ -9,7 +9,7 @@ import (
 // fixed_window and sliding_counter count in aligned windows.
 
 // start returns the start of the aligned window that contains now.
-func (l *rate) start(now limiter.Tick) limiter.Tick {
+func (l *window) start(now limiter.Tick) limiter.Tick {
 	since := (now - l.Shift) % l.Window
 	if since < 0 {
 		since += l.Window
@@ -17,7 +17,7 @@ func (l *rate) start(now limiter.Tick) limiter.Tick {
 	return now - since
 }
 
-func (l *rate) rollFixed(s *Counts, now limiter.Tick) {
+func (l *window) roll(s *Counts, now limiter.Tick) {
 	if l.P.Align == limiter.AlignFirstHit {
 		if now >= s.Time+l.Window {
 			s.A = 0
@@ -34,19 +34,19 @@ func (l *rate) rollFixed(s *Counts, now limiter.Tick) {
 	}
 }
 
-// rollBefore is rollFixed for a state that counts in two windows: see [State.Merge].
-func (l *rate) rollBefore(s *Counts, now limiter.Tick) {
+// rollBefore is [window.roll] for a state that counts in two windows: see [State.Merge].
+func (l *window) rollBefore(s *Counts, now limiter.Tick) {
 	if now < s.Time {
 		return
 	}
 	s.B = 0
-	l.rollFixed(s, now)
+	l.roll(s, now)
 }
 
-// refundFixed takes back n units if the window in which they were charged has not
+// refund takes back n units if the window in which they were charged has not
 // ended.
-func (l *rate) refundFixed(s *Counts, at limiter.Tick, n, rest uint64, known bool) {
-	if at < s.Time || !known && l.saturated(s.A) {
+func (l *window) refund(s *Counts, at limiter.Tick, n, rest uint64, known bool) {
+	if at < s.Time || !known && (*rate)(l).saturated(s.A) {
 		return
 	}
 	if l.P.Align == limiter.AlignFirstHit && at == s.Time && n < s.A && rest == 0 {
@@ -57,10 +57,10 @@ func (l *rate) refundFixed(s *Counts, at limiter.Tick, n, rest uint64, known boo
 	s.A -= min(s.A, n)
 }
 
-func (l *rate) rollCounter(s *Counts, now limiter.Tick) {
+func (l *counter) roll(s *Counts, now limiter.Tick) {
 	switch {
 	case s.A|s.B == 0 || now >= s.Time+2*l.Window:
-		s.Time, s.A, s.B = l.start(now), 0, 0
+		s.Time, s.A, s.B = (*window)(l).start(now), 0, 0
 	case now >= s.Time+l.Window:
 		s.Time, s.A, s.B = s.Time+l.Window, 0, s.A
 	}
@@ -69,7 +69,7 @@ func (l *rate) rollCounter(s *Counts, now limiter.Tick) {
 // tail returns r(previous * (window-elapsed) * weight / window). For the rounding
 // exact, r rounds up: all other terms are whole, so the decisions are the same, and the
 // remainder is the floored one.
-func (l *rate) tail(s *Counts, now limiter.Tick) uint64 {
+func (l *counter) tail(s *Counts, now limiter.Tick) uint64 {
 	if s.B == 0 {
 		return 0
 	}
@@ -88,7 +88,7 @@ func (l *rate) tail(s *Counts, now limiter.Tick) uint64 {
 
 // slack returns by how much previous*(window-elapsed)*weight may exceed a multiple of
 // full = 1000*window and still be rounded to it.
-func (l *rate) slack(full uint64) uint64 {
+func (l *counter) slack(full uint64) uint64 {
 	switch l.P.Rounding {
 	case limiter.RoundFloor:
 		return full - 1
@@ -101,7 +101,7 @@ func (l *rate) slack(full uint64) uint64 {
 
 // tailFits returns the first instant, of the window that begins at start, at which the
 // part of previous is at most room.
-func (l *rate) tailFits(start limiter.Tick, previous uint64, room uint64) limiter.Tick {
+func (l *counter) tailFits(start limiter.Tick, previous uint64, room uint64) limiter.Tick {
 	rate := previous * l.Weight
 	if rate == 0 {
 		return start
@@ -118,14 +118,14 @@ func (l *rate) tailFits(start limiter.Tick, previous uint64, room uint64) limite
 	return start + max(0, l.Window-limiter.Tick(min(quo(hi, lo, rate), uint64(l.Window))))
 }
 
-func (l *rate) counterAdmitsAt(s *Counts, n uint64) limiter.Tick {
+func (l *counter) admitsAt(s *Counts, n uint64) limiter.Tick {
 	if s.A+n <= l.Cap {
 		return l.tailFits(s.Time, s.B, l.Cap-n-s.A)
 	}
 	return l.tailFits(s.Time+l.Window, s.A, l.Cap-n)
 }
 
-func (l *rate) counterEmptyAt(s *Counts) limiter.Tick {
+func (l *counter) emptyAt(s *Counts) limiter.Tick {
 	switch {
 	case s.A > 0 && l.WholeTail:
 		return s.Time + 2*l.Window
@@ -138,14 +138,14 @@ func (l *rate) counterEmptyAt(s *Counts) limiter.Tick {
 	}
 }
 
-func (l *rate) refundCounter(s *Counts, at limiter.Tick, n uint64, known bool) {
+func (l *counter) refund(s *Counts, at limiter.Tick, n uint64, known bool) {
 	switch {
 	case at >= s.Time:
-		if known || !l.saturated(s.A) {
+		if known || !(*rate)(l).saturated(s.A) {
 			s.A -= min(s.A, n)
 		}
 	case at >= s.Time-l.Window:
-		if known || !l.saturated(s.B) {
+		if known || !(*rate)(l).saturated(s.B) {
 			s.B -= min(s.B, n)
 		}
 	}

@@ -202,7 +202,7 @@ func (t *Table) roomFor(now limiter.Tick, k *arith.Key, n uint64) (fresh int64, 
 		}
 		words := t.words(s)
 		s.state.Roll(seen, words, now)
-		if need := s.state.OverdrawWords(seen, now, n); need > len(words) && !t.room.slab.fits(need, t.room.left()) {
+		if need := s.state.Words(seen, now, n); need > len(words) && !t.room.slab.fits(need, t.room.left()) {
 			return fresh, false
 		}
 	}
@@ -251,7 +251,7 @@ func (p *partition) overdrawSlot(s *slot, l *limiter.Limit, now limiter.Tick, n 
 	out := limiter.LimitDecision{Cost: n}
 	words := p.table.words(s)
 	used := s.state.Probe(l, words, now, &out)
-	words, ok = p.room(l, s, words, s.state.OverdrawWords(l, now, n), math.MaxInt64)
+	words, ok = p.room(l, s, words, s.state.Words(l, now, n), math.MaxInt64)
 	if !ok {
 		return 0, false
 	}

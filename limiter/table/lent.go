@@ -285,7 +285,7 @@ func (b loans) stay(s *slot, l *limiter.Limit, now limiter.Tick) bool {
 	b.of.p.free(s)
 	s.state = arith.State{}
 	s.state.Roll(l, nil, now)
-	words, ok := b.of.p.room(l, s, nil, s.state.OverdrawWords(l, now, lent), math.MaxInt64)
+	words, ok := b.of.p.room(l, s, nil, s.state.Words(l, now, lent), math.MaxInt64)
 	if ok {
 		s.state.Overdraw(l, words, now, lent)
 	}
