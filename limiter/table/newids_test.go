@@ -235,13 +235,18 @@ func TestIDsThatAreNotImported(t *testing.T) {
 		"forgotten already":    func(i *ID) int { i.State.Time = -1; return 0 },
 		"for ever":             func(i *ID) int { i.State.Time = never; return 0 },
 	} {
-		one := ids[3]
-		tab := New(Config{})
-		if err := tab.ImportIDs(spoil(&one), idStart, 0, []ID{one}); !errors.Is(err, limiter.ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if n := tab.Stats().Keys; n != 0 {
-			t.Errorf("%s: %d are there", name, n)
+		for others := range 4 { // for the first one no room has been made, as for one of another partition
+			one := ids[8]
+			tab := New(Config{})
+			if err := tab.ImportIDs(0, idStart, 0, ids[:others]); err != nil {
+				t.Fatal(err)
+			}
+			if err := tab.ImportIDs(spoil(&one), idStart, 0, []ID{one}); !errors.Is(err, limiter.ErrInvalid) {
+				t.Errorf("%s, beside %d: %v", name, others, err)
+			}
+			if n := tab.Stats().Keys; n != others {
+				t.Errorf("%s, beside %d: %d are there", name, others, n)
+			}
 		}
 	}
 }
