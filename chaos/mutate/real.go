@@ -77,7 +77,9 @@ const (
 	briefly  = "the clients of chaos wait longer than a policy takes"
 	forging  = "no node of chaos says what is not true; TestForgedPeer of cmd/node does"
 	defect   = "no node of chaos panics: it takes a defect, which the tests inject"
-	often    = "not noticed in 4 trials, one of them on a quiet machine: policies do not answer 16 checks of one key, " +
+	granted  = "members that live know the former owner, so a start in its place needs the grants of all, too; not " +
+		"noticed in 6 trials of kill-split"
+	often = "not noticed in 4 trials, one of them on a quiet machine: policies do not answer 16 checks of one key, " +
 		"of as many as its clients ask"
 )
 
@@ -89,7 +91,7 @@ func showingsOfNodes() map[string]showing {
 		"revoke before appoint":                                 {scenario: "leave-kill", seed: 2},
 		"renewal without the old heir's word":                   {scenario: "pause-kill", seed: 1},
 		"merge of what a fenced owner had":                      {scenario: "flap", seed: 1},
-		"every member before an empty start":                    {scenario: "kill-split", seed: 1},
+		"every member before an empty start":                    {why: granted},
 		"all or nothing":                                        {scenario: "several", seed: 1},
 		"an id is forgotten where nothing was charged":          {why: narrow},
 		"fallback survives reconnection":                        {scenario: "flap", seed: 1},
