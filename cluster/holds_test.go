@@ -311,6 +311,44 @@ rules:
 	}
 }
 
+// A rule in shadow that came after the check is charged nothing by its settlement, whoever owns its key.
+func TestARuleInShadowThatCameLaterIsNotSettled(t *testing.T) {
+	const trial = "  - {name: trial, key: [ip], shadow: true, continue: true, limits: [5/day]}\n"
+	const file = `version: 1
+defaults: {cost: {from: "attr:tokens"}}
+rules:
+` + trial + "  - {name: all, keys: [[user], [path]], limits: [100/day]}\n"
+	before := []byte(strings.Replace(file, trial, "", 1))
+	for _, nodes := range [][]*weir.Node{three(t, string(before)), {open(t, weir.Config{Rules: before})}} {
+		request := func(u int) weir.Request {
+			return weir.Request{User: fmt.Sprint("user", u), IP: fmt.Sprintf("192.0.2.%d", u), Path: fmt.Sprint("/", u),
+				ID: "7", Hold: time.Hour, Attributes: map[string]string{"tokens": "2"}}
+		}
+		for u := range 12 {
+			if d, err := nodes[0].Check(t.Context(), request(u)); err != nil || !d.Allowed {
+				t.Fatalf("user %d: %+v, %v", u, d, err)
+			}
+		}
+		for _, n := range nodes {
+			if err := n.SetRules([]byte(file)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for u := range 12 {
+			r := request(u)
+			a, err := nodes[u%len(nodes)].Settle(t.Context(), r, 0, weir.Actual(map[string]int64{"tokens": 3}))
+			if err != nil || a.State != weir.AmendDone {
+				t.Errorf("user %d: %+v, %v", u, a, err)
+			}
+			r.ID, r.Hold = "", 0
+			d, err := nodes[0].Peek(t.Context(), r)
+			if err != nil || d.Limit(0).Remaining != 5 || d.Limit(1).Remaining != 97 || d.Limit(2).Remaining != 97 {
+				t.Errorf("user %d of %d nodes: %+v, %v", u, len(nodes), d.Limits(), err)
+			}
+		}
+	}
+}
+
 // A check that a limit on concurrency never admits is no repetition of one with its id, once what that held is over:
 // it is told to go on by no member, though the members are asked for their numbers only.
 func TestASpentIDWithACostThatIsNeverAdmitted(t *testing.T) {

@@ -150,7 +150,7 @@ func ofHolds() []mutation {
 				{"limiter/table/amend.go", "k.Rule.Shadow && !has.charged {", "false {"},
 			}},
 		{name: "an owner charges no rule in shadow that peeked", pkg: "./cluster",
-			test: "^TestARuleInShadowIsNotChargedForWhatItWouldDeny$", edits: []edit{
+			test: "^TestARuleInShadowThatCameLaterIsNotSettled$", edits: []edit{
 				{"internal/cluster/route/amend.go", "uncharged := r.charge.Key(0).Rule.Shadow || ", "uncharged := "},
 			}},
 		{name: "one number settles one cost beside a quota", pkg: "./cluster",
