@@ -26,10 +26,6 @@ func ofMerges() []mutation {
 			test: "^TestAHoldOfAnotherTableIsChargedInFull$", edits: []edit{
 				{"limiter/table/amend.go", "overdraw(now, k, m.here)", "overdraw(now, k, counted{units: m.was})"},
 			}},
-		{name: "slots do not count for the units of a rate", pkg: "./limiter/table",
-			test: "^TestAHoldOfAnotherTableIsChargedInFullBesideConcurrency$", edits: []edit{
-				{"limiter/table/moveholds.go", "limit != 0 && b.concurrency(&h) == nil {", "limit != 0 {"},
-			}},
 		{name: "what the larger counter has of a merged reservation is counted", pkg: "./limiter/table",
 			test: "^TestAMergedHoldIsCountedOnce$", edits: []edit{
 				{"limiter/table/moveholds.go", "h.Merge(by[at])", "h.Merge(0)"},

@@ -195,11 +195,11 @@ func (b ledger) countedOf(id, cost uint64, has standing) counted {
 	return out
 }
 
-// counted returns how much of what a hold has charged to each limit on rates is counted here, by limit.
+// counted returns how much of what a hold has charged to each limit is counted here, by limit.
 func (b ledger) counted(id uint64) map[uint64]uint64 {
 	sums := make(map[uint64]uint64)
 	for _, h := range b.of(id) {
-		if limit := h.Charged(); limit != 0 && b.concurrency(&h) == nil {
+		if limit := h.Charged(); limit != 0 {
 			sums[limit] += h.Counted()
 		}
 	}
