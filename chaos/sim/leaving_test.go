@@ -81,24 +81,30 @@ func TestTheLastFramesOfALeavingNode(t *testing.T) {
 }
 
 // TestWhoLeavesWhileAnotherStarts: a member starts, is connected to one that leaves then, and gossip never tells it of
-// that one. The others tell it that it has left: it is no dead member, which would count for good.
+// that one; perhaps the two are cut off from each other, too. The others tell it that it has left: it is no dead
+// member, which would count for good.
 func TestWhoLeavesWhileAnotherStarts(t *testing.T) {
 	worlds(t)
 	eachSeed(t, func(t *testing.T, seed uint64) {
-		d := direct(t, seed, 3, limiter.UnreachableClosed, limiter.ReplicationLag)
-		leaver := d.others(d.holder(peer.Owned))[0]
-		d.start("y", false, leaver.rules, 4)
-		y := d.live()[3]
-		for !d.conn(pair{y.inst, leaver.inst}).up {
+		for _, cutOff := range []bool{false, true} {
+			d := direct(t, seed, 3, limiter.UnreachableClosed, limiter.ReplicationLag)
+			leaver := d.others(d.holder(peer.Owned))[0]
+			d.start("y", false, leaver.rules, 4)
+			y := d.live()[3]
+			for !d.conn(pair{y.inst, leaver.inst}).up {
+				d.pass(ms)
+			}
 			d.pass(ms)
+			if cutOff {
+				d.part([]*Node{y}, []*Node{leaver})
+			}
+			leaver.leave(func() {})
+			d.pass(6 * limiter.Second)
+			if dead := y.core.Registry().Dead(); len(dead) != 0 {
+				d.fails("cut off %v: %+v counts as dead at the member that started while it left", cutOff, dead)
+			}
+			d.settles()
 		}
-		d.pass(ms)
-		leaver.leave(func() {})
-		d.pass(6 * limiter.Second)
-		if dead := y.core.Registry().Dead(); len(dead) != 0 {
-			d.fails("%+v counts as dead at the member that started while it left", dead)
-		}
-		d.settles()
 	})
 }
 
