@@ -66,7 +66,7 @@ func ofHolds() []mutation {
 		}},
 		{name: "what the other has used beyond an estimate is charged", pkg: sim, test: "^TestAPausedOwnerSettles$",
 			edits: []edit{
-				{"limiter/table/moveholds.go", "				b.overdrawHeld(id, now, actual)\n", ""},
+				{"limiter/table/moveholds.go", "				h.overdraw(now, actual)\n", ""},
 			}},
 		{name: "what the other has settled is settled before the counters are merged", pkg: table,
 			test: "^TestWhatTheOtherHasSettledIsCountedOnce$", edits: []edit{

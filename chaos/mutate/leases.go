@@ -113,7 +113,7 @@ func ofLeases() []mutation {
 				{"limiter/table/slices.go", "		if !b.renewable(k, id.ID) {\n", "		if false {\n"},
 			}},
 		{name: "a lease is no slice", pkg: table, test: "^TestASliceByAnotherID$", edits: []edit{
-			{"limiter/table/slices.go", "	if known && !e.held() {\n", "	if known && !e.in.standing(id.ID).sliced {\n"},
+			{"limiter/table/slices.go", "	if known && !e.held() {\n", "	if known && !e.standing().sliced {\n"},
 		}},
 		{name: "a slice accrues nothing back in time", pkg: table, test: "^TestASliceEndsBeforeTheLastLook$", edits: []edit{
 			{"limiter/table/slices.go", " || now <= h.At {\n", " {\n"},

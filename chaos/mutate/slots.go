@@ -12,7 +12,7 @@ func ofSlots() []mutation {
 			{"rules/ids.go", " && (h.most == 0 || t < h.most) {\n", " {\n"},
 		}},
 		{name: "concurrency: a settlement gives all of it back", pkg: suite, test: "^TestConcurrencyIsRight$", edits: []edit{
-			{"limiter/table/amend.go", "	b.letGo(c.ID.ID)\n", ""},
+			{"limiter/table/amend.go", "	h.letGo()\n", ""},
 		}},
 		{name: "concurrency: the end of a hold frees what it keeps", pkg: suite, test: "^TestConcurrencyIsRight$",
 			edits: []edit{

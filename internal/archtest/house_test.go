@@ -549,7 +549,6 @@ func largeAllowed() map[string]allowance {
 		"limiter/table.Table methods": {110,
 			"a table is one set of counters; its methods are in files by concern"},
 		"limiter/table.partition methods": {67, "it is one lock, with all that is done under it"},
-		"limiter/table.ledger methods":    {36, "each thing that can happen to a charge that can still change is one"},
 		"rules.Set methods":               {46, "each question about rules is a method"},
 	}
 }

@@ -61,7 +61,8 @@ func (t *Table) amend(now limiter.Tick, c *arith.Charge, a limiter.Amend, final 
 		m := &keys[i]
 		m.known, m.was = true, arith.IDCost(t.ring(p).at(pos))
 		if b := p.ledgerOf(k); b.exists() {
-			has := b.standing(c.ID.ID)
+			h := b.hold(c.ID.ID)
+			has := h.standing()
 			switch {
 			case has.lent && a.Extend: // it lasts as long as its rule says
 				return limiter.Amended{State: limiter.AmendUnknown}, changed, decided
@@ -72,7 +73,7 @@ func (t *Table) amend(now limiter.Tick, c *arith.Charge, a limiter.Amend, final 
 				k.Cost = min(k.Cost, m.was) // no more was lent, whatever a client says that it used
 			}
 			m.held = has.held
-			if m.here = b.countedOf(c.ID.ID, m.was, has); k.Rule.Shadow && !has.charged {
+			if m.here = h.countedOf(m.was, has); k.Rule.Shadow && !has.charged {
 				m.here = counted{units: math.MaxUint64}
 			}
 			shape = max(shape, has.shape)
@@ -262,13 +263,13 @@ func (p *partition) overdrawSlot(s *slot, l *limiter.Limit, now limiter.Tick, n 
 	return n - min(n, left), true
 }
 
-// overdrawHeld charges the limits on rates that a hold has charged what was used beyond what is counted of it.
-func (b ledger) overdrawHeld(id uint64, now limiter.Tick, used uint64) {
-	sums := b.counted(id)
-	for _, h := range b.of(id) {
+// overdraw charges the limits on rates that a hold has charged what was used beyond what is counted of it.
+func (x hold) overdraw(now limiter.Tick, used uint64) {
+	sums := x.counted()
+	for _, h := range x.in.of(x.id) {
 		counted, first := sums[h.Charged()]
-		if s, l := b.beside(h.Charged()); first && s != nil && used > counted {
-			b.p.overdrawSlot(s, l, now, used-counted)
+		if s, l := x.in.beside(h.Charged()); first && s != nil && used > counted {
+			x.in.p.overdrawSlot(s, l, now, used-counted)
 		}
 		delete(sums, h.Charged())
 	}
@@ -278,10 +279,10 @@ func (b ledger) overdrawHeld(id uint64, now limiter.Tick, used uint64) {
 // the hold. Its id is remembered with the cost.
 func (t *Table) settleKey(now limiter.Tick, c *arith.Charge, k *arith.Key, has counted) {
 	p := &t.parts[PartitionOf(k)]
-	b := p.ledgerOf(k)
-	b.letGo(c.ID.ID)
-	b.giveBackLast(c.ID.ID, now, has, k.Cost)
-	b.dropHold(c.ID.ID)
+	h := p.ledgerOf(k).hold(c.ID.ID)
+	h.letGo()
+	h.giveBackLast(now, has, k.Cost)
+	h.drop()
 	_, pos, _ := t.findID(now, c, k)
 	id := t.ring(p).at(pos)
 	*id = arith.NewID(now+limiter.Span(c.ID.Life), arith.IDCharged(id), k.Cost, arith.SettledID)
@@ -289,30 +290,30 @@ func (t *Table) settleKey(now limiter.Tick, c *arith.Charge, k *arith.Key, has c
 }
 
 // giveBackLast gives back to each limit what it has of a hold beyond what was used, of the latest charges first.
-func (b ledger) giveBackLast(id uint64, now limiter.Tick, has counted, used uint64) {
-	words := b.words()
-	for i := int(b.s.state.A) - 1; i >= 0; i-- {
+func (x hold) giveBackLast(now limiter.Tick, has counted, used uint64) {
+	words := x.in.words()
+	for i := int(x.in.s.state.A) - 1; i >= 0; i-- {
 		h := arith.HoldAt(words, i)
 		n := has.of(h.Limit)
-		if n -= min(n, used); h.ID != id || n == 0 {
+		if n -= min(n, used); h.ID != x.id || n == 0 {
 			continue
 		}
 		later := uint64(0) // what was charged to this limit after it
-		for j := i + 1; j < int(b.s.state.A); j++ {
-			if o := arith.HoldAt(words, j); o.ID == id && o.Limit == h.Limit {
+		for j := i + 1; j < int(x.in.s.state.A); j++ {
+			if o := arith.HoldAt(words, j); o.ID == x.id && o.Limit == h.Limit {
 				later += o.Cost
 			}
 		}
 		if later < n {
-			b.giveBack(i, now, min(h.Cost, n-later))
+			x.in.giveBack(i, now, min(h.Cost, n-later))
 		}
 	}
 }
 
 // giveBackAll gives back what the hold of an id has charged to a key, and returns to which of its limits, as bits.
-func (b ledger) giveBackAll(k *arith.Key, id uint64, now limiter.Tick) (back uint64) {
-	for i, h := range b.of(id) {
-		of := b.giveBack(i, now, h.Cost)
+func (x hold) giveBackAll(k *arith.Key, now limiter.Tick) (back uint64) {
+	for i, h := range x.in.of(x.id) {
+		of := x.in.giveBack(i, now, h.Cost)
 		for j, l := range k.Rule.Limits {
 			if of != nil && of.lo == identity(k, l) {
 				back |= 1 << j
@@ -350,7 +351,7 @@ func (t *Table) extend(now limiter.Tick, c *arith.Charge, keys *[limiter.MaxKeys
 			continue
 		}
 		p := &t.parts[PartitionOf(&k)]
-		if p.ledgerOf(&k).parts(c.ID.ID) >= limiter.MaxHoldParts {
+		if p.ledgerOf(&k).hold(c.ID.ID).parts() >= limiter.MaxHoldParts {
 			return limiter.Amended{State: limiter.AmendRaised}, false, decided
 		}
 		k.Cost -= m.was
@@ -371,7 +372,7 @@ func (t *Table) extend(now limiter.Tick, c *arith.Charge, keys *[limiter.MaxKeys
 		if result != decided || !d.Allowed {
 			for i := range rest.Len() {
 				k := rest.Key(i)
-				if t.parts[PartitionOf(k)].ledgerOf(k).standing(c.ID.ID).end <= now+limiter.Span(d.RetryAfter) {
+				if t.parts[PartitionOf(k)].ledgerOf(k).hold(c.ID.ID).standing().end <= now+limiter.Span(d.RetryAfter) {
 					d.RetryAfter = 0 // there is nothing to extend any more then
 				}
 			}
@@ -386,7 +387,7 @@ func (t *Table) extend(now limiter.Tick, c *arith.Charge, keys *[limiter.MaxKeys
 			continue
 		}
 		p := &t.parts[PartitionOf(k)]
-		keep := p.ledgerOf(k).lengthen(c.ID.ID, now+limiter.Span(c.ID.Hold))
+		keep := p.ledgerOf(k).hold(c.ID.ID).lengthen(now + limiter.Span(c.ID.Hold))
 		_, pos, _ := t.findID(now, c, k)
 		id := t.ring(p).at(pos)
 		arith.SetIDCost(id, max(m.was, k.Cost))
@@ -400,9 +401,9 @@ func (t *Table) extend(now limiter.Tick, c *arith.Charge, keys *[limiter.MaxKeys
 }
 
 // lengthen sets the end of a hold, and reports whether it is kept then.
-func (b ledger) lengthen(id uint64, end limiter.Tick) (keep bool) {
-	b.each(func(h arith.Hold) (arith.Hold, bool) {
-		if h.ID == id {
+func (x hold) lengthen(end limiter.Tick) (keep bool) {
+	x.in.each(func(h arith.Hold) (arith.Hold, bool) {
+		if h.ID == x.id {
 			if h.First {
 				keep = h.Keep
 			}
@@ -410,17 +411,17 @@ func (b ledger) lengthen(id uint64, end limiter.Tick) (keep bool) {
 		}
 		return h, true
 	})
-	b.ends()
-	b.p.expiresAt(b.s.state.Until)
-	b.occupy(id, 0, end)
+	x.in.ends()
+	x.in.p.expiresAt(x.in.s.state.Until)
+	x.occupy(0, end)
 	return keep
 }
 
 // parts returns how many charges a hold has. Each has an entry for each limit, whose instants are
 // not the same any more once they came to another node.
-func (b ledger) parts(id uint64) (most int) {
+func (x hold) parts() (most int) {
 	n := make(map[uint64]int) // by limit
-	for _, h := range b.of(id) {
+	for _, h := range x.in.of(x.id) {
 		n[h.Limit]++
 		most = max(most, n[h.Limit])
 	}

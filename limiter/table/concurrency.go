@@ -25,27 +25,27 @@ func (b ledger) concurrency(h *arith.Hold) *slot {
 }
 
 // occupy lets what the hold of an id holds count until its end; n units of it are new.
-func (b ledger) occupy(id, n uint64, end limiter.Tick) {
-	for _, h := range b.of(id) {
-		if s := b.concurrency(&h); s != nil {
-			arith.Occupy(b.p.table.registry.limit(s.limit), &s.state, n, end)
-			b.p.expiresAt(s.state.Time)
+func (x hold) occupy(n uint64, end limiter.Tick) {
+	for _, h := range x.in.of(x.id) {
+		if s := x.in.concurrency(&h); s != nil {
+			arith.Occupy(x.in.p.table.registry.limit(s.limit), &s.state, n, end)
+			x.in.p.expiresAt(s.state.Time)
 		}
 	}
 }
 
 // letGo gives back what the hold of an id holds, before it is settled.
-func (b ledger) letGo(id uint64) {
+func (x hold) letGo() {
 	let := false
-	for i, h := range b.of(id) {
-		if b.concurrency(&h) != nil {
+	for i, h := range x.in.of(x.id) {
+		if x.in.concurrency(&h) != nil {
 			h.Detach()
-			h.Put(b.words(), i)
+			h.Put(x.in.words(), i)
 			let = true
 		}
 	}
 	if let {
-		b.countAllSlots()
+		x.in.countAllSlots()
 	}
 }
 

@@ -38,7 +38,7 @@ func (t *Table) StandsFor(now limiter.Tick, c *arith.Charge) (out limiter.Amende
 	t.locked(now, c, func() {
 		switch e, known := t.entry(now, c, c.Key(0)); {
 		case known && e.held():
-			has := e.in.standing(e.id)
+			has := e.standing()
 			out.Estimate, end, shape = e.cost(), has.end, has.shape
 		case known:
 			out.State, out.First = limiter.AmendSettled, e.cost()
@@ -58,19 +58,19 @@ func (t *Table) TakeBack(now limiter.Tick, c *arith.Charge, x Extension) (done b
 		if !known || !e.held() {
 			return
 		}
-		was, end, ok := e.in.p.extended.takeBack(c, x, e.in.standing(e.id).end)
+		was, end, ok := e.in.p.extended.takeBack(c, x, e.standing().end)
 		if !ok {
 			return
 		}
 		state := e.state()
 		if done = true; e.cost() > was {
-			e.in.dropRaises(e.id, now, e.cost()-was)
+			e.dropRaises(now, e.cost()-was)
 			arith.SetIDCost(state, was)
 		}
 		// A hold that would have ended meanwhile ends now.
 		end = min(max(end, now), now+limiter.Span(limiter.MaxHold))
 		state.Time = end
-		if e.in.lengthen(e.id, end) {
+		if e.lengthen(end) {
 			state.Time += limiter.Span(c.ID.Life)
 		}
 		e.in.p.expiresAt(state.Time)
@@ -80,17 +80,17 @@ func (t *Table) TakeBack(now limiter.Tick, c *arith.Charge, x Extension) (done b
 
 // dropRaises gives back the last n units that a hold has charged to each limit, and shortens or
 // removes their entries.
-func (b ledger) dropRaises(id uint64, now limiter.Tick, n uint64) {
-	b.giveBackLast(id, now, counted{units: n}, 0)
+func (x hold) dropRaises(now limiter.Tick, n uint64) {
+	x.giveBackLast(now, counted{units: n}, 0)
 	less := make(map[uint64]uint64) // by limit: the units of this entry and of those before it
-	for _, h := range b.of(id) {
+	for _, h := range x.in.of(x.id) {
 		less[h.Charged()] += h.Cost
 	}
 	for limit, sum := range less { // now: what is left of them
 		less[limit] = sum - min(sum, n)
 	}
-	b.each(func(h arith.Hold) (arith.Hold, bool) {
-		if h.ID != id {
+	x.in.each(func(h arith.Hold) (arith.Hold, bool) {
+		if h.ID != x.id {
 			return h, true
 		}
 		left, was := less[h.Charged()], h.Cost
@@ -106,7 +106,7 @@ func (b ledger) dropRaises(id uint64, now limiter.Tick, n uint64) {
 		}
 		return h, h.Cost > 0
 	})
-	b.countAllSlots()
+	x.in.countAllSlots()
 }
 
 // maxExtended is how many extensions a partition knows. They are known for the time in which one

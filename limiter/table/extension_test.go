@@ -127,7 +127,7 @@ func TestTakeBackOfMoreThanWasCharged(t *testing.T) {
 		t.Fatal(err)
 	}
 	part := PartitionOf(c.Key(0))
-	tab.parts[part].ledgerOf(c.Key(0)).dropRaises(1, idStart, 5)
+	tab.parts[part].ledgerOf(c.Key(0)).hold(1).dropRaises(idStart, 5)
 	into := New(Config{})
 	moveTo(t, tab, part, idStart, into, idStart, Replace)
 	for name, tab := range map[string]*Table{"here": tab, "moved": into} {

@@ -319,7 +319,7 @@ func (t *Table) holdKey(now limiter.Tick, id *arith.Idempotency, k *arith.Key, c
 	}
 	b.ends()
 	p.expiresAt(s.state.Until)
-	b.occupy(id.ID, k.Cost, h.End)
+	b.hold(id.ID).occupy(k.Cost, h.End)
 }
 
 // refused notes which limits of a key charged a hold though they had no room for it, as those of a shadow rule
@@ -346,15 +346,15 @@ func (t *Table) refused(now limiter.Tick, id uint64, k *arith.Key, d *limiter.De
 	}
 }
 
-// dropHold removes the hold of an id, and gives back nothing.
-func (b ledger) dropHold(id uint64) {
-	b.each(func(h arith.Hold) (arith.Hold, bool) {
-		if h.ID == id && h.First {
-			b.p.table.ids.holds.live.Add(-1)
+// drop removes a hold, and gives back nothing.
+func (x hold) drop() {
+	x.in.each(func(h arith.Hold) (arith.Hold, bool) {
+		if h.ID == x.id && h.First {
+			x.in.p.table.ids.holds.live.Add(-1)
 		}
-		return h, h.ID != id
+		return h, h.ID != x.id
 	})
-	b.p.expiresAt(b.s.state.Until)
+	x.in.p.expiresAt(x.in.s.state.Until)
 }
 
 // denyHold decides a check whose hold finds no room: it is denied, whatever the limits say, and

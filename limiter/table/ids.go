@@ -354,8 +354,8 @@ func (t *Table) forgetIDs(now limiter.Tick, c *arith.Charge, r limiter.Receipt, 
 			rest := uint64(0)
 			known := t.change(now, c, k, func(e *entry) bool {
 				if e.charged(f.Time, k) && uint64(arith.IDParts(e.state())) == charged {
-					e.in.letGo(e.id)
-					rest = charged &^ e.in.giveBackAll(k, e.id, now)
+					e.letGo()
+					rest = charged &^ e.giveBackAll(k, now)
 					e.forget()
 				}
 				return true

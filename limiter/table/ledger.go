@@ -89,7 +89,15 @@ func (b ledger) each(f func(arith.Hold) (_ arith.Hold, stays bool)) {
 	b.s.state.EachHold(b.words(), limits, f)
 }
 
-// standing is what all entries of the hold of an id say together.
+// hold is the hold that the entries of one id are. There may be none.
+type hold struct {
+	in ledger
+	id uint64
+}
+
+func (b ledger) hold(id uint64) hold { return hold{b, id} }
+
+// standing is what all entries of a hold say together.
 type standing struct {
 	held    bool // there are such
 	lent    bool // it is a lease
@@ -100,9 +108,9 @@ type standing struct {
 	end     limiter.Tick // 0 if there are none
 }
 
-// standing returns that of the hold of an id. There may be no ledger.
-func (b ledger) standing(id uint64) (s standing) {
-	for _, h := range b.of(id) {
+// standing returns that of a hold. There may be no ledger.
+func (x hold) standing() (s standing) {
+	for _, h := range x.in.of(x.id) {
 		if !s.held {
 			s.end = h.End // as that of all others
 		}
@@ -116,8 +124,7 @@ func (b ledger) standing(id uint64) (s standing) {
 // entry is what is known of the charge that a key got by an id: the id, which stands for the charge as long as it is
 // remembered, and beside it a hold while the charge can still change.
 type entry struct {
-	in  ledger
-	id  uint64
+	hold
 	pos int // of the id, in the ring of the partition
 }
 
@@ -127,7 +134,7 @@ func (t *Table) entry(now limiter.Tick, c *arith.Charge, k *arith.Key) (e entry,
 	if !known {
 		return entry{}, false
 	}
-	return entry{p.ledgerOf(k), c.ID.ID, pos}, true
+	return entry{p.ledgerOf(k).hold(c.ID.ID), pos}, true
 }
 
 // state is that of the id.
@@ -147,7 +154,7 @@ func (e *entry) charged(at limiter.Tick, k *arith.Key) bool {
 // forget forgets the charge and the id. Nothing is given back.
 func (e *entry) forget() {
 	if e.held() {
-		e.in.dropHold(e.id)
+		e.drop()
 	}
 	e.in.p.removeID(e.pos)
 }

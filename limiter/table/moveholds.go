@@ -129,7 +129,7 @@ func (b ledger) lastUntil(now limiter.Tick) map[uint64]bool {
 	}
 	ours := b.p.ledger(b.p.slots.at(i))
 	ours.each(func(h arith.Hold) (arith.Hold, bool) {
-		if end := b.standing(h.ID).end; end != 0 {
+		if end := b.hold(h.ID).standing().end; end != 0 {
 			known[h.ID], h.End = true, max(h.End, end)
 		}
 		return h, true
@@ -138,7 +138,7 @@ func (b ledger) lastUntil(now limiter.Tick) map[uint64]bool {
 	b.p.expiresAt(ours.s.state.Until)
 	for id := range known {
 		of := ours.idOf(id, now)
-		if estimate := ours.estimate(id); of != nil && estimate > 0 && !of.Settled() {
+		if estimate := ours.hold(id).estimate(); of != nil && estimate > 0 && !of.Settled() {
 			arith.SetIDCost(of, estimate)
 		}
 	}
@@ -147,9 +147,9 @@ func (b ledger) lastUntil(now limiter.Tick) map[uint64]bool {
 
 // estimate returns what the hold of an id has charged to each limit and still gives back; 0 if it gives
 // nothing back.
-func (b ledger) estimate(id uint64) (sum uint64) {
+func (x hold) estimate() (sum uint64) {
 	limit := uint64(0)
-	for _, h := range b.of(id) {
+	for _, h := range x.in.of(x.id) {
 		if h.Limit != 0 && (limit == 0 || h.Limit == limit) {
 			limit, sum = h.Limit, sum+h.Cost
 		}
@@ -160,7 +160,7 @@ func (b ledger) estimate(id uint64) (sum uint64) {
 // counted is how much of what an id stands for is counted here for sure, by the [arith.CountsID] of the limit.
 type counted struct {
 	units  uint64            // of a limit that is not among these
-	limits map[uint64]uint64 // see [ledger.counted]
+	limits map[uint64]uint64 // see [hold.counted]
 }
 
 func (c counted) of(limit uint64) uint64 {
@@ -181,11 +181,11 @@ func (c counted) mostLacking(k *arith.Key) (n uint64) {
 // countedOf returns how much of what an id stands for, cost units, is counted here for sure: all of it, unless
 // its hold came from another table. The counter of one limit may have of that what another one's lacks. A limit that
 // the hold does not know is taken for the one that has least.
-func (b ledger) countedOf(id, cost uint64, has standing) counted {
+func (x hold) countedOf(cost uint64, has standing) counted {
 	if !has.strange {
 		return counted{units: cost}
 	}
-	out := counted{math.MaxUint64, b.counted(id)}
+	out := counted{math.MaxUint64, x.counted()}
 	for _, sum := range out.limits {
 		out.units = min(out.units, sum)
 	}
@@ -196,9 +196,9 @@ func (b ledger) countedOf(id, cost uint64, has standing) counted {
 }
 
 // counted returns how much of what a hold has charged to each limit is counted here, by limit.
-func (b ledger) counted(id uint64) map[uint64]uint64 {
+func (x hold) counted() map[uint64]uint64 {
 	sums := make(map[uint64]uint64)
-	for _, h := range b.of(id) {
+	for _, h := range x.in.of(x.id) {
 		if limit := h.Charged(); limit != 0 {
 			sums[limit] += h.Counted()
 		}
@@ -280,14 +280,15 @@ func (p *partition) settleMerged(now limiter.Tick) {
 	}
 	for b := range p.ledgers() {
 		for id := b.settledElsewhere(now); id != 0; id = b.settledElsewhere(now) {
-			estimate, actual := b.estimate(id), arith.IDCost(b.idOf(id, now))
+			h := b.hold(id)
+			estimate, actual := h.estimate(), arith.IDCost(b.idOf(id, now))
 			switch {
 			case estimate > actual:
-				b.giveBackLast(id, now, counted{units: estimate}, actual)
+				h.giveBackLast(now, counted{units: estimate}, actual)
 			case actual > estimate:
-				b.overdrawHeld(id, now, actual)
+				h.overdraw(now, actual)
 			}
-			b.dropHold(id)
+			h.drop()
 		}
 	}
 }
