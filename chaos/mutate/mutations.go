@@ -202,7 +202,7 @@ func ofChecks() []mutation {
 					"	answer, idle := o.task.answer, (*limiter.Decision)(nil)\n"},
 			}},
 		{name: "a tick for a deadline of its own", pkg: "./internal/cluster", test: "^TestADeadlineOfItsOwn$", edits: []edit{
-			{"internal/cluster/tick.go", "max(min(c.calls.NextExact()-now, replica.TickEvery), limiter.Millisecond)",
+			{"internal/cluster/tick.go", "max(min(k.core.calls.NextExact()-now, replica.TickEvery), limiter.Millisecond)",
 				"replica.TickEvery"},
 		}},
 		{name: "hasty checks find a silent owner", pkg: "./internal/cluster", test: "^TestHastyChecksFindASilentOwner$",

@@ -539,7 +539,7 @@ func largeAllowed() map[string]allowance {
 		"internal/cluster/route.Call methods":        {34, "each event in the life of a call is a method"},
 		"cmd/weir/internal/cli.app methods":          {85, "each command of the tool is a method"},
 		"internal/cluster.Core fields":               {31, shell},
-		"internal/cluster.Core methods":              {78, shell},
+		"internal/cluster.Core methods":              {70, shell},
 		"internal/cluster/mesh.Writer methods":       {40, "each kind of message has a method that writes it"},
 		"internal/cluster/replica.Ownership fields":  {36, owner},
 		"internal/cluster/replica.Ownership methods": {71, owner},

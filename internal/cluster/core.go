@@ -55,6 +55,7 @@ func New(c Config) *Core {
 		ticks:  ticks{idleAt: c.Scheduler.Now(), due: make([]atomic.Int64, 2*table.Partitions)},
 		absent: absences{since: make(map[peer.Instance]limiter.Tick)},
 	}
+	core.ticks.core = core
 	core.mine.Store(uint32(c.Self.State))
 	core.turns.New = func() any { return new(turn) }
 	core.view.Store(view.None(core.self))

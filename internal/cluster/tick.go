@@ -11,6 +11,8 @@ import (
 // ticks are the scheduled and the running tick, and the partitions that the next one
 // looks at.
 type ticks struct {
+	core *Core
+
 	mu        sync.Mutex
 	scheduled bool // a tick is scheduled or running
 	rearm     bool // schedule another tick after the running one
@@ -39,33 +41,33 @@ func (k *ticks) watch(p *partition) {
 // arm schedules the next tick; a turn calls it at its end, see [route.Turn.Tick]. If a tick is
 // scheduled or running, the next one is scheduled when that one ends. Otherwise a node
 // that is too slow for its ticks would run several at once, and find all of them late.
-func (c *Core) arm() {
-	c.ticks.mu.Lock()
-	defer c.ticks.mu.Unlock()
-	if c.ticks.scheduled {
-		c.ticks.rearm = true
+func (k *ticks) arm() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.scheduled {
+		k.rearm = true
 		return
 	}
-	c.schedule()
+	k.schedule()
 }
 
 // schedule schedules the next tick, replica.TickEvery from now and not from the
 // beginning of the turn that asks for it, or earlier, but not within a millisecond, for a call that ends at an
 // instant of its own.
-// No tick may be scheduled already. c.ticks.mu is held.
-func (c *Core) schedule() {
-	if c.ticks.scheduled = !c.closed.Load(); c.ticks.scheduled {
-		c.ticks.rearm = false
-		now := c.config.Scheduler.Now()
-		after := max(min(c.calls.NextExact()-now, replica.TickEvery), limiter.Millisecond)
-		at := c.ticks.pulseAt.Load()
-		if at == 0 && now-c.ticks.idleAt > lateAfter {
-			c.pace.wakeUp(now) // no tick watched the time meanwhile
+// No tick may be scheduled already. k.mu is held.
+func (k *ticks) schedule() {
+	if k.scheduled = !k.core.closed.Load(); k.scheduled {
+		k.rearm = false
+		now := k.core.config.Scheduler.Now()
+		after := max(min(k.core.calls.NextExact()-now, replica.TickEvery), limiter.Millisecond)
+		at := k.pulseAt.Load()
+		if at == 0 && now-k.idleAt > lateAfter {
+			k.core.pace.wakeUp(now) // no tick watched the time meanwhile
 		}
 		if at == 0 || now-limiter.Tick(at) <= lateAfter {
-			c.ticks.pulseAt.Store(int64(now + after))
+			k.pulseAt.Store(int64(now + after))
 		} // else this node has just been paused: the next turn detects it in pulse
-		c.config.Scheduler.After(after, c.tick)
+		k.core.config.Scheduler.After(after, k.tick)
 	}
 }
 
@@ -73,41 +75,41 @@ func (c *Core) schedule() {
 // lateAfter, or the running tick has made no progress for that long. After a pause the
 // silence of others proves nothing, so all waits begin anew before the turn does
 // anything else. t.Now must be the present time.
-func (c *Core) pulse(t *turn) {
-	at := c.ticks.pulseAt.Load()
+func (k *ticks) pulse(t *turn) {
+	at := k.pulseAt.Load()
 	if at == 0 || t.Now-limiter.Tick(at) <= lateAfter {
 		return
 	}
-	c.ticks.lateMu.Lock()
-	defer c.ticks.lateMu.Unlock()
-	if !c.ticks.pulseAt.CompareAndSwap(at, int64(t.Now)) {
+	k.lateMu.Lock()
+	defer k.lateMu.Unlock()
+	if !k.pulseAt.CompareAndSwap(at, int64(t.Now)) {
 		return // another turn handles it
 	}
-	c.event(EventLate, -1)
-	c.pace.wakeUp(t.Now)
-	c.pace.easeUntil.Store(int64(t.Now + replica.EaseFor))
-	c.mesh.Restart(t.Now)
-	c.partitions.each(t, (*replica.Replica).Late)
+	k.core.event(EventLate, -1)
+	k.core.pace.wakeUp(t.Now)
+	k.core.pace.easeUntil.Store(int64(t.Now + replica.EaseFor))
+	k.core.mesh.Restart(t.Now)
+	k.core.partitions.each(t, (*replica.Replica).Late)
 }
 
 // goOn records progress of the running tick, after it has checked for a pause.
-func (c *Core) goOn(t *turn) {
-	t.Now = c.config.Scheduler.Now()
-	c.pulse(t)
-	c.ticks.pulseAt.Store(int64(t.Now))
+func (k *ticks) goOn(t *turn) {
+	t.Now = k.core.config.Scheduler.Now()
+	k.pulse(t)
+	k.pulseAt.Store(int64(t.Now))
 }
 
 // tick does all work that is due.
-func (c *Core) tick() {
-	if c.closed.Load() {
+func (k *ticks) tick() {
+	if k.core.closed.Load() {
 		return
 	}
 	var parts []*partition
-	idle, now := false, c.config.Scheduler.Now()
-	defer func() { c.ticked(parts, idle, now) }()
-	defer c.config.catch()
-	t := c.begin()
-	parts, idle = c.tickAll(t)
+	idle, now := false, k.core.config.Scheduler.Now()
+	defer func() { k.ticked(parts, idle, now) }()
+	defer k.core.config.catch()
+	t := k.core.begin()
+	parts, idle = k.all(t)
 	now = t.Now
 	t.end() // t may be reused by another turn from here on
 }
@@ -115,51 +117,51 @@ func (c *Core) tick() {
 // ticked ends a tick that looked at the given partitions. It schedules the next one
 // unless idle is set and no partition is watched. idle means that nothing but watched
 // partitions needs a tick.
-func (c *Core) ticked(parts []*partition, idle bool, now limiter.Tick) {
-	c.ticks.mu.Lock()
-	defer c.ticks.mu.Unlock()
+func (k *ticks) ticked(parts []*partition, idle bool, now limiter.Tick) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	clear(parts)
-	c.ticks.spare, c.ticks.scheduled = parts[:0], false
-	if !idle || c.ticks.rearm || len(c.ticks.watched) > 0 {
-		c.schedule()
+	k.spare, k.scheduled = parts[:0], false
+	if !idle || k.rearm || len(k.watched) > 0 {
+		k.schedule()
 	} else {
-		c.ticks.pulseAt.Store(0)
-		c.ticks.idleAt = now
+		k.pulseAt.Store(0)
+		k.idleAt = now
 	}
 }
 
-// tickAll does all work that is due. It returns the partitions that it looked at; idle
+// all does all work that is due. It returns the partitions that it looked at; idle
 // reports that only watched partitions need another tick. After a panic idle is false.
-func (c *Core) tickAll(t *turn) (parts []*partition, idle bool) {
+func (k *ticks) all(t *turn) (parts []*partition, idle bool) {
 	defer t.Catch()
-	c.goOn(t)
-	c.ticks.mu.Lock()
-	parts = c.ticks.watched
-	c.ticks.watched, c.ticks.rearm = c.ticks.spare[:0], false
-	c.ticks.spare = nil
-	c.ticks.mu.Unlock()
+	k.goOn(t)
+	k.mu.Lock()
+	parts = k.watched
+	k.watched, k.rearm = k.spare[:0], false
+	k.spare = nil
+	k.mu.Unlock()
 	for i, p := range parts {
 		if i%pulseEvery == pulseEvery-1 {
-			c.goOn(t)
+			k.goOn(t)
 		}
-		switch due := &c.ticks.due[p.id]; {
+		switch due := &k.due[p.id]; {
 		case int64(t.Now) >= due.Load():
-			c.tickPart(t, p)
+			k.part(t, p)
 		case !due.CompareAndSwap(int64(replica.Never), 0):
-			c.ticks.watch(p)
+			k.watch(p)
 		}
 	}
-	c.goOn(t)
+	k.goOn(t)
 	watching := t.Out.Watch(t.Now)
-	return parts, !c.calls.Tick(&t.Turn) && !watching
+	return parts, !k.core.calls.Tick(&t.Turn) && !watching
 }
 
-// tickPart does the work that is due in a partition, and watches it further if work
+// part does the work that is due in a partition, and watches it further if work
 // remains.
-func (c *Core) tickPart(t *turn, p *partition) {
+func (k *ticks) part(t *turn, p *partition) {
 	p.mu.Lock()
 	defer p.leave(t)
-	due := &c.ticks.due[p.id]
+	due := &k.due[p.id]
 	over := false
 	defer func() {
 		if !over {
@@ -170,7 +172,7 @@ func (c *Core) tickPart(t *turn, p *partition) {
 	due.Store(int64(next))
 	p.apply(t)
 	if next != replica.Never {
-		c.ticks.watch(p)
+		k.watch(p)
 	} else {
 		due.Store(0)
 	}

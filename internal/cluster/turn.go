@@ -54,7 +54,7 @@ func (c *Core) begin() *turn {
 	if t.At = t.Now; c.config.Clock != nil {
 		t.At = c.config.Clock(t.Now)
 	}
-	c.pulse(t)
+	c.ticks.pulse(t)
 	return t
 }
 
@@ -66,7 +66,7 @@ func (t *turn) end() {
 	t.Turn.End()
 	if t.Tick || t.Out.Expects { // last, so that the tick finds everything that needs it
 		t.Tick, t.Out.Expects = false, false
-		t.c.arm()
+		t.c.ticks.arm()
 	}
 	if !t.Broken {
 		t.c.turns.Put(t)
