@@ -16,8 +16,6 @@ type broader struct {
 	rng      *rand.Rand
 	spenders *spenders // nil: there are none
 	struckAt map[peer.Instance]limiter.Tick
-	replaced int // members that left while a new name joined
-	direct   int // checks that a struck member was asked for
 }
 
 func newBroader(kind Kind, seed uint64) *broader {
@@ -76,7 +74,6 @@ func (w *World) replace(n *Node, rules map[string]*limiter.Rule) {
 		w.after(20*ms, func() { w.replace(n, rules) })
 		return
 	}
-	w.broader.replaced++
 	n.leave(func() {
 		if n.countsOn { // it saw too few of the others: they wait for it, or for an operator who forgets it
 			w.after(w.broader.between(0, 200*ms), func() { w.start(n.name, false, rules, w.size) })
@@ -123,7 +120,6 @@ func (w *World) struck(n *Node) {
 				return
 			}
 			if k := w.keys[x.rng.IntN(len(w.keys))]; !k.form && !k.apart {
-				x.direct++
 				k.direct++
 				w.ask(k, n, 1, k.second)
 			}

@@ -17,17 +17,13 @@ import (
 // if_unknown either way. Keys come in two sizes: of the small ones more is asked for than there is. The large ones are
 // never used up, so that the end of the run shows to the unit what is counted.
 type spenders struct {
-	keys    []*spent
-	tooLow  int // settlements above the estimate that were answered
-	late    int // settlements of which the reservation had ended
-	decided int // settlements that were answered
+	keys []*spent
 }
 
 // spent is a key of spenders.
 type spent struct {
 	*key
-	large bool
-	all   []*spending
+	all []*spending
 }
 
 // spending is one reservation, as its client sees it.
@@ -66,7 +62,7 @@ func (w *World) newSpenders(rules map[string]*limiter.Rule) {
 				continue
 			}
 			rules[name] = k.rule
-			x.spenders.keys = append(x.spenders.keys, &spent{key: k, large: large})
+			x.spenders.keys = append(x.spenders.keys, &spent{key: k})
 		}
 	}
 }
@@ -259,17 +255,9 @@ func (b *spending) settled(k *spent, w *World, number int, a *limiter.Amended, b
 	default:
 		return fmt.Errorf("answered %v", a.State)
 	}
-	x := w.broader.spenders
 	switch {
 	case b.stands < 0:
 		b.stands, b.inTime = stands, !b.ended(w.now)
-		x.decided++
-		if b.held && stands > b.estimate {
-			x.tooLow++
-		}
-		if !b.inTime {
-			x.late++
-		}
 	case b.stands != stands && w.losses[k.part] == 0:
 		return fmt.Errorf("it stands for %d by this answer (%v), and for %d by another", stands, a.State, b.stands)
 	}
