@@ -40,21 +40,21 @@ func (a *alive) wrong(what string) error {
 // hardly any checks were made, or once all had settled owners and heirs decided fewer
 // than half of them, or allowed none, of all or of those of one rule. What is allowed of
 // a rule is judged where a window has passed since, since it may have been full.
-func (h *History) Alive() []error {
-	if len(h.Ops) < leastChecks {
-		return []error{fmt.Errorf("only %d checks were made, which shows nothing: at least %d", len(h.Ops), leastChecks)}
+func (c judges) Alive() []error {
+	if len(c.Ops) < leastChecks {
+		return []error{fmt.Errorf("only %d checks were made, which shows nothing: at least %d", len(c.Ops), leastChecks)}
 	}
-	if err := h.unasked(); err != nil {
+	if err := c.unasked(); err != nil {
 		return []error{err}
 	}
-	settled := h.settled()
+	settled := c.settled()
 	if settled == 0 {
 		return nil
 	}
 	var all alive
 	of := make(map[string]*alive)
-	for i := range h.Ops {
-		o := &h.Ops[i]
+	for i := range c.Ops {
+		o := &c.Ops[i]
 		if o.Call < settled {
 			continue
 		}
@@ -64,16 +64,16 @@ func (h *History) Alive() []error {
 		}
 		of[o.Rule].add(o)
 	}
-	if all.asked < leastSettled && h.End-settled >= 1_000_000 {
+	if all.asked < leastSettled && c.End-settled >= 1_000_000 {
 		return []error{fmt.Errorf("only %d checks were made after all had settled: at least %d", all.asked, leastSettled)}
 	}
 	if err := all.wrong(""); err != nil {
 		return []error{err}
 	}
 	var out []error
-	for i := range h.Rules {
-		r := &h.Rules[i]
-		if of[r.Name] == nil || !r.Once && h.End-settled <= r.Window {
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		if of[r.Name] == nil || !r.Once && c.End-settled <= r.Window {
 			continue
 		}
 		if err := of[r.Name].wrong(" of " + r.Name); err != nil {
@@ -88,17 +88,17 @@ func (h *History) Alive() []error {
 const leastEach = 50
 
 // unasked returns that nobody asked about a rule, of which nothing is shown then.
-func (h *History) unasked() error {
-	if len(h.Ops) < leastEach*len(h.Rules) {
+func (c judges) unasked() error {
+	if len(c.Ops) < leastEach*len(c.Rules) {
 		return nil
 	}
 	asked := make(map[string]bool)
-	for i := range h.Ops {
-		asked[h.Ops[i].Rule] = true
+	for i := range c.Ops {
+		asked[c.Ops[i].Rule] = true
 	}
-	for i := range h.Rules {
-		if name := h.Rules[i].Name; !asked[name] {
-			return fmt.Errorf("none of %d checks was of %s, of which nothing is shown", len(h.Ops), name)
+	for i := range c.Rules {
+		if name := c.Rules[i].Name; !asked[name] {
+			return fmt.Errorf("none of %d checks was of %s, of which nothing is shown", len(c.Ops), name)
 		}
 	}
 	return nil

@@ -44,7 +44,7 @@ func TestARunMustBeAlive(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			row.h.End = row.h.now
 			var text []string
-			for _, err := range row.h.Alive() {
+			for _, err := range row.h.judges().Alive() {
 				text = append(text, err.Error())
 			}
 			if got := strings.Join(text, "; "); row.want == "" && got != "" || !strings.Contains(got, row.want) {
@@ -86,7 +86,7 @@ func TestEveryRuleIsAsked(t *testing.T) {
 	for i := range p.Rules {
 		p.answers(leastEach, p.Rules[i].Name, Unknown, "", "")
 	}
-	if got := p.Alive(); got != nil {
+	if got := p.judges().Alive(); got != nil {
 		t.Errorf("found %v, and every rule was asked about", got)
 	}
 	for i := range p.Ops {
@@ -94,11 +94,11 @@ func TestEveryRuleIsAsked(t *testing.T) {
 			p.Ops[i].Rule = "once"
 		}
 	}
-	if got := found(p.Alive()); !strings.Contains(got, "none of 200 checks was of bucket") {
+	if got := found(p.judges().Alive()); !strings.Contains(got, "none of 200 checks was of bucket") {
 		t.Errorf("found %q, and nobody asked about the bucket", got)
 	}
-	if p.Ops = p.Ops[1:]; found(p.Alive()) != "" {
-		t.Errorf("found %v of so few checks that it may be chance", p.Alive())
+	if p.Ops = p.Ops[1:]; found(p.judges().Alive()) != "" {
+		t.Errorf("found %v of so few checks that it may be chance", p.judges().Alive())
 	}
 }
 

@@ -7,11 +7,10 @@ import "fmt"
 // and who else answers. What the machine made slow is not held against the nodes. Of
 // checks of several keys nothing is said: another key may be at the broken place. Those of a key that is lent come in
 // batches, each of which waits for one answer and counts once.
-func (h *History) Answered() []error {
-	if h.Allows.ByPolicy == 0 {
+func (c judges) Answered() []error {
+	if c.Allows.ByPolicy == 0 {
 		return nil
 	}
-	c := h.analysis()
 	var out []error
 	for i := range c.Rules {
 		r := &c.Rules[i]
@@ -26,9 +25,9 @@ func (h *History) Answered() []error {
 					by++
 				}
 			}
-			if by > h.Allows.ByPolicy && !r.Several {
+			if by > c.Allows.ByPolicy && !r.Several {
 				out = append(out, fmt.Errorf("%s, key %s: policies answered %d of its checks, at most %d", r.Name, key, by,
-					h.Allows.ByPolicy))
+					c.Allows.ByPolicy))
 			}
 		}
 	}

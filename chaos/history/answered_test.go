@@ -126,7 +126,7 @@ func TestASlowCheckMayCountTwice(t *testing.T) {
 	for took, want := range map[Micros]int{askedTwice - 1: 1, askedTwice: 0} {
 		p := planted(once()).allowed(19, "once", "a")
 		p.Ops[5].Return = p.Ops[5].Call + took
-		if got := p.denied(1, "a").Conserved(); len(got) != want {
+		if got := p.denied(1, "a").judges().Conserved(); len(got) != want {
 			t.Errorf("after a check that took %v: found %v, want %d", took.Duration(), got, want)
 		}
 	}

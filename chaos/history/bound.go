@@ -27,8 +27,7 @@ func (w *Worst) may() int { return w.Bound - w.Promised }
 // Bounds sweeps the answers of owners and heirs, key by key, for a window with
 // more than the run allows at that time. It returns, of each rule, the key that came nearest to its
 // bound and the one that was over by most, and what is beyond its bound.
-func (h *History) Bounds() (worst, most []Worst, violations []error) {
-	c := h.analysis()
+func (c judges) Bounds() (worst, most []Worst, violations []error) {
 	for i := range c.Rules {
 		r := &c.Rules[i]
 		var of, over *Worst

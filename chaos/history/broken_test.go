@@ -8,7 +8,7 @@ import (
 // falseDenials is what FalseDenials finds, as a text.
 func (p *plant) falseDenials() string {
 	var text []string
-	for _, err := range p.FalseDenials() {
+	for _, err := range p.judges().FalseDenials() {
 		text = append(text, err.Error())
 	}
 	return strings.Join(text, "; ")
@@ -180,7 +180,7 @@ func TestAMinorityOwesItsShare(t *testing.T) {
 		if at > 0 {
 			p.Stalls = []Span{{at, at + 50*ms}}
 		}
-		if got := p.Conserved(); len(got) != want {
+		if got := p.judges().Conserved(); len(got) != want {
 			t.Errorf("something stood still at %v: found %v", at.Duration(), got)
 		}
 	}

@@ -14,9 +14,8 @@ func (h *History) touched(node int) bool {
 // its limit is used up, and after graceful changes nobody but owners and heirs
 // answered, unless the machine or a node had no processor time for too long to
 // tell.
-func (h *History) Conserved() []error {
+func (c judges) Conserved() []error {
 	var out []error
-	c := h.analysis()
 	for i := range c.Ops {
 		// A node that ends may close a connection just as a check comes over it.
 		if o := &c.Ops[i]; (o.ByPolicy() && !c.outwaited(o) || o.Outcome == Unknown && !c.touched(o.Node)) &&
@@ -92,20 +91,19 @@ const longestLease = Micros(1_000_000)
 // Merged returns where a fault that had two counters of one key, as a split may,
 // was mended without what either counted. Of a key that never recovers, no more is admitted once
 // all is settled than the side that admitted most had left.
-func (h *History) Merged() []error {
+func (c judges) Merged() []error {
 	var out []error
-	if len(h.Faults) != 1 || h.Faults[0].Settled == 0 {
+	if len(c.Faults) != 1 || c.Faults[0].Settled == 0 {
 		return nil
 	}
-	c := h.analysis()
 	f := &c.Faults[0]
-	for i := range h.Rules {
-		r := &h.Rules[i]
+	for i := range c.Rules {
+		r := &c.Rules[i]
 		// Beyond two counters of a key one side may have begun twice.
-		if !r.Once || h.Allows.Losses > 0 || h.Allows.Of(r.Policy) > 2 {
+		if !r.Once || c.Allows.Losses > 0 || c.Allows.Of(r.Policy) > 2 {
 			continue
 		}
-		for key, ops := range h.byKey(r.Name) {
+		for key, ops := range c.byKey(r.Name) {
 			before, after, over := make(map[string]int), 0, c.changes(key, ops)
 			for j := range ops {
 				switch o := &ops[j]; {
@@ -117,7 +115,7 @@ func (h *History) Merged() []error {
 				}
 			}
 			for side, n := range before {
-				if most := r.Limit + c.cost(r, over, f.At, ever)*h.each(r); n+after > most {
+				if most := r.Limit + c.cost(r, over, f.At, ever)*c.each(r); n+after > most {
 					out = append(out, fmt.Errorf("%s, key %s: %d admitted by %q before the fault was mended and %d after all had "+
 						"settled, at most %d together",
 						r.Name, key, n, side, after, most))

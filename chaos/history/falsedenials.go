@@ -24,18 +24,17 @@ func (c *analysis) calm(r *Rule, o *Op) bool {
 // keys within a window is less than the limit, or a bucket cannot have been so full.
 // An open reservation is consumption too. Of a key that changed hands nothing is said,
 // but for what is said of times in which something is broken.
-func (h *History) FalseDenials() []error {
+func (c judges) FalseDenials() []error {
 	var out []error
-	c := h.analysis()
-	for i := range h.Rules {
-		r := &h.Rules[i]
+	for i := range c.Rules {
+		r := &c.Rules[i]
 		if err := c.deniesThroughout(r); err != nil {
 			out = append(out, err)
 		}
 		if r.Once || r.Lent {
 			continue
 		}
-		keys := h.byKey(r.Name)
+		keys := c.byKey(r.Name)
 		for key, ops := range keys {
 			if len(takeovers(key, ops, nil)) > 0 {
 				delete(keys, key)
@@ -43,8 +42,8 @@ func (h *History) FalseDenials() []error {
 			}
 			slices.SortFunc(ops, func(a, b Op) int { return cmp.Compare(a.Return, b.Return) })
 		}
-		for j := range h.Ops {
-			o := &h.Ops[j]
+		for j := range c.Ops {
+			o := &c.Ops[j]
 			if o.Rule != r.Name || o.Outcome != Denied || !o.Counted() || !c.calm(r, o) {
 				continue
 			}

@@ -16,19 +16,18 @@ const openInStall = Micros(3_000_000)
 // another one denied it, is taken back. A check that took so long that the heir was asked
 // too, or whose answer nobody knows, may have been counted twice. It says nothing where
 // owners may be lost.
-func (h *History) FalseDenialsOfSeveral() (out []error) {
-	c := h.analysis()
-	for i := range h.Rules {
-		r := &h.Rules[i]
-		if !r.Once || !r.Several || h.Allows.Losses > 0 {
+func (c judges) FalseDenialsOfSeveral() (out []error) {
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		if !r.Once || !r.Several || c.Allows.Losses > 0 {
 			continue
 		}
-		keys := h.byKey(r.Name)
+		keys := c.byKey(r.Name)
 		for _, ops := range keys {
 			slices.SortFunc(ops, func(a, b Op) int { return cmp.Compare(a.Call, b.Call) })
 		}
-		for j := range h.Ops {
-			o := &h.Ops[j]
+		for j := range c.Ops {
+			o := &c.Ops[j]
 			if o.Rule != r.Name || o.Outcome != Denied || !o.Counted() {
 				continue
 			}

@@ -41,14 +41,15 @@ func TestDeniedChecksLeaveNothing(t *testing.T) {
 			SourceOwner, "new", "idle", ms), 0},
 		{"a policy's denial", ask(pairs(ms).wait(second), 1, Denied, "fallback_closed", "new", "idle", ms), 0},
 	} {
-		if got := row.h.FalseDenialsOfSeveral(); len(got) != row.want {
+		if got := row.h.judges().FalseDenialsOfSeveral(); len(got) != row.want {
 			t.Errorf("%s: found %v, want %d", row.name, got, row.want)
 		}
 	}
 	for wait, want := range map[Micros]int{second: 0, openInStall: 1} {
 		p := pairs(ms)
 		p.Stalls = []Span{{p.now, p.now + 100*ms}}
-		if got := ask(p.wait(wait), 1, Denied, SourceOwner, "new", "idle", ms).FalseDenialsOfSeveral(); len(got) != want {
+		p = ask(p.wait(wait), 1, Denied, SourceOwner, "new", "idle", ms)
+		if got := p.judges().FalseDenialsOfSeveral(); len(got) != want {
 			t.Errorf("%v after the machine stood still: found %v, want %d", wait.Duration(), got, want)
 		}
 	}
@@ -57,11 +58,11 @@ func TestDeniedChecksLeaveNothing(t *testing.T) {
 		t.Errorf("found %v: nobody judges this", got)
 	}
 	// A key that has room is denied rightly where the other one has none.
-	if got := pairs(ms).Conserved(); len(got) > 0 {
+	if got := pairs(ms).judges().Conserved(); len(got) > 0 {
 		t.Errorf("found %v, but another key had denied", got)
 	}
 	whole := pairs(ms)
-	if _, got := whole.Linearizable(time.Second); len(got) > 0 {
+	if _, got := whole.judges().Linearizable(time.Second); len(got) > 0 {
 		t.Errorf("found %v, but another key had denied", got)
 	}
 }

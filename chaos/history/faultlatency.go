@@ -8,11 +8,10 @@ import (
 // FaultLatency returns a check at a node that the fault did not touch, and that was answered by
 // a policy, or not at all, longer after the fault began or was mended than the run
 // allows; unless something stood still in that time.
-func (h *History) FaultLatency() []error {
-	if h.Allows.Within == 0 || len(h.Faults) != 1 {
+func (c judges) FaultLatency() []error {
+	if c.Allows.Within == 0 || len(c.Faults) != 1 {
 		return nil
 	}
-	c := h.analysis()
 	f := &c.Faults[0]
 	for i := range c.Ops {
 		o := &c.Ops[i]

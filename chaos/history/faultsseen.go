@@ -37,11 +37,11 @@ const leastDown Micros = 200_000
 // asked while it was killed or paused, or nobody asked it; it did
 // not start again, or join and decide anything; no answer came from a source
 // that was to answer; or whoever broke something saw no effect.
-func (h *History) FaultsSeen() (out []error) {
-	for _, d := range h.Downs {
+func (c judges) FaultsSeen() (out []error) {
+	for _, d := range c.Downs {
 		asked := 0
-		for i := range h.Ops {
-			o := &h.Ops[i]
+		for i := range c.Ops {
+			o := &c.Ops[i]
 			if o.Node != d.Node || o.Return < d.From || o.Call > d.Until {
 				continue
 			}
@@ -58,13 +58,13 @@ func (h *History) FaultsSeen() (out []error) {
 				ErrFaultUnseen, d.Node+1, d.From.Duration(), d.Until.Duration(), d.How))
 		}
 	}
-	out = append(out, h.cameBack()...)
-	for _, source := range h.Wants {
-		if !h.saw(source) {
+	out = append(out, c.cameBack()...)
+	for _, source := range c.Wants {
+		if !c.saw(source) {
 			out = append(out, fmt.Errorf("%w: no answer is from the source %q", ErrFaultUnseen, source))
 		}
 	}
-	for _, doubt := range h.Doubts {
+	for _, doubt := range c.Doubts {
 		out = append(out, fmt.Errorf("%w: %s", ErrFaultUnseen, doubt))
 	}
 	return out
@@ -82,15 +82,15 @@ func (h *History) saw(source string) bool {
 
 // cameBack returns why nodes that were to be started again, or to join, may not have:
 // nobody got an answer of a later run, or of theirs.
-func (h *History) cameBack() (out []error) {
-	if len(h.Faults) == 0 {
+func (c judges) cameBack() (out []error) {
+	if len(c.Faults) == 0 {
 		return nil
 	}
-	at := h.Faults[0].At
+	at := c.Faults[0].At
 	before, after := make(map[int]int), make(map[int]int)
 	decided := make(map[string]bool)
-	for i := range h.Ops {
-		o := &h.Ops[i]
+	for i := range c.Ops {
+		o := &c.Ops[i]
 		if o.Call < at {
 			before[o.Node] = max(before[o.Node], o.Run)
 		} else if o.Outcome == Allowed || o.Outcome == Denied {
@@ -100,13 +100,13 @@ func (h *History) cameBack() (out []error) {
 			}
 		}
 	}
-	for _, n := range h.Again {
+	for _, n := range c.Again {
 		if after[n] <= before[n] {
 			out = append(out, fmt.Errorf("%w: node-%d was to start again, and answered nothing in a later run than %d",
 				ErrFaultUnseen, n+1, before[n]))
 		}
 	}
-	for _, n := range h.Joins {
+	for _, n := range c.Joins {
 		if name := fmt.Sprintf("node-%d", n+1); !decided[name] {
 			out = append(out, fmt.Errorf("%w: %s was to join, and decided nothing", ErrFaultUnseen, name))
 		}

@@ -25,7 +25,7 @@ func paused() *History {
 }
 
 func TestFaultsSeen(t *testing.T) {
-	if wrong := paused().FaultsSeen(); wrong != nil {
+	if wrong := paused().judges().FaultsSeen(); wrong != nil {
 		t.Errorf("a pause that happened: %v", wrong)
 	}
 	for what, of := range map[string]struct {
@@ -49,7 +49,7 @@ func TestFaultsSeen(t *testing.T) {
 	} {
 		h := paused()
 		of.with(h)
-		wrong := h.FaultsSeen()
+		wrong := h.judges().FaultsSeen()
 		if len(wrong) != 1 || !errors.Is(wrong[0], ErrFaultUnseen) || !strings.Contains(wrong[0].Error(), of.says) {
 			t.Errorf("%s: %v, want one that says %q", what, wrong, of.says)
 		}
@@ -59,11 +59,11 @@ func TestFaultsSeen(t *testing.T) {
 	}
 	h := paused()
 	h.Wants = []string{SourcePolicy, SourceOwner}
-	if wrong := h.FaultsSeen(); wrong != nil {
+	if wrong := h.judges().FaultsSeen(); wrong != nil {
 		t.Errorf("what was to be seen was: %v", wrong)
 	}
 	h = &History{Nodes: 3, Downs: []Down{{Node: 1, How: "killed", From: 1_000_000, Until: 1_050_000}}}
-	if wrong := h.FaultsSeen(); wrong != nil {
+	if wrong := h.judges().FaultsSeen(); wrong != nil {
 		t.Errorf("a restart that is over before anybody asks: %v", wrong)
 	}
 }
@@ -84,7 +84,7 @@ func TestCameBack(t *testing.T) {
 		}
 		return h
 	}
-	if wrong := restarted().FaultsSeen(); wrong != nil {
+	if wrong := restarted().judges().FaultsSeen(); wrong != nil {
 		t.Errorf("they came back: %v", wrong)
 	}
 	for what, of := range map[string]struct {
@@ -104,7 +104,7 @@ func TestCameBack(t *testing.T) {
 	} {
 		h := restarted()
 		of.with(h)
-		if wrong := h.FaultsSeen(); len(wrong) != 1 || !errors.Is(wrong[0], ErrFaultUnseen) ||
+		if wrong := h.judges().FaultsSeen(); len(wrong) != 1 || !errors.Is(wrong[0], ErrFaultUnseen) ||
 			!strings.Contains(wrong[0].Error(), of.says) {
 			t.Errorf("%s: %v, want one that says %q", what, wrong, of.says)
 		}

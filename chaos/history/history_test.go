@@ -109,10 +109,11 @@ func (p *plant) wait(m Micros) *plant { p.now += m; return p }
 
 // wrong returns all that is found.
 func (p *plant) wrong() []string {
-	_, _, out := p.Bounds()
-	_, bad := p.Linearizable(10 * time.Second)
+	by := p.judges()
+	_, _, out := by.Bounds()
+	_, bad := by.Linearizable(10 * time.Second)
 	var text []string
-	for _, err := range slices.Concat(out, bad, p.Conserved(), p.Merged(), p.Answered(), p.FalseDenials()) {
+	for _, err := range slices.Concat(out, bad, by.Conserved(), by.Merged(), by.Answered(), by.FalseDenials()) {
 		text = append(text, err.Error())
 	}
 	return text
@@ -256,7 +257,7 @@ func TestMerge(t *testing.T) {
 		p := planted(Allows{Closed: 1, Local: 2, Open: 2}).allowed(15, "once", "a").allowed(6, "once", "b")
 		p.Faults = []Fault{{At: 1, Until: p.now, Settled: p.now + second, Nodes: []int{1}, Takeovers: 1}}
 		p.wait(2*second).allowed(after, "once", "b")
-		if got := p.Merged(); len(got) != want {
+		if got := p.judges().Merged(); len(got) != want {
 			t.Errorf("%d after the merge: found %v", after, got)
 		}
 	}
@@ -340,10 +341,10 @@ func TestSlowClocks(t *testing.T) {
 	for after, want := range map[Micros]bool{2*second + 10*ms: false, 2*second + 230*ms: true} {
 		p := planted(once()).allowed(20, "window", "a").wait(after-200*ms).answers(1, "window", Denied, SourceOwner, "a")
 		p.Allows.Slow = 10
-		if bad := len(p.Allows.slowed(&p.History).FalseDenials()) > 0; bad != want {
+		if bad := len(p.Allows.slowed(&p.History).judges().FalseDenials()) > 0; bad != want {
 			t.Errorf("denied %v after the first: found %v, want %v", after.Duration(), bad, want)
 		}
-		if len(p.FalseDenials()) == 0 {
+		if len(p.judges().FalseDenials()) == 0 {
 			t.Errorf("denied %v after the first by a right clock: nothing is found", after.Duration())
 		}
 	}
@@ -381,10 +382,10 @@ func TestLent(t *testing.T) {
 			"lent-once", Denied, SourceOwner, "a")), ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			_, _, found := row.h.Bounds()
-			found = append(found, row.h.Conserved()...)
-			found = append(found, row.h.FalseDenials()...)
-			_, bad := row.h.Linearizable(time.Second)
+			_, _, found := row.h.judges().Bounds()
+			found = append(found, row.h.judges().Conserved()...)
+			found = append(found, row.h.judges().FalseDenials()...)
+			_, bad := row.h.judges().Linearizable(time.Second)
 			var text []string
 			for _, err := range append(found, bad...) {
 				text = append(text, err.Error())

@@ -82,18 +82,23 @@ const mostlyStood = 90
 // Judge draws the conclusions from a history.
 func Judge(h *History) *Result { return judge(h, linearEach) }
 
+// judges are the questions whether what is promised was kept. Each returns what was not.
+type judges struct{ *analysis }
+
+func (h *History) judges() judges { return judges{h.analysis()} }
+
 // judge gives the search for an order of the checks of one key so long.
 func judge(h *History, each time.Duration) *Result {
-	slow := h.Allows.slowed(h)
+	all, slow := h.judges(), h.Allows.slowed(h).judges()
 	r := &Result{History: h, Figures: h.Figures(), Uses: slow.Uses()}
-	r.Worst, r.Most, r.Violations = h.Bounds()
+	r.Worst, r.Most, r.Violations = all.Bounds()
 	var bad []error
-	r.Linear, bad = h.Linearizable(each)
-	r.Violations = slices.Concat(r.Violations, bad, h.Conserved(), h.Merged(), h.Answered(), slow.FalseDenials(),
-		slow.FalseDenialsOfSeveral(), h.NeedlessTakeovers(), h.Alive(), slow.Used(), h.FaultLatency(), h.Served(),
-		h.Recovered(), h.Undisturbed())
+	r.Linear, bad = all.Linearizable(each)
+	r.Violations = slices.Concat(r.Violations, bad, all.Conserved(), all.Merged(), all.Answered(), slow.FalseDenials(),
+		slow.FalseDenialsOfSeveral(), all.NeedlessTakeovers(), all.Alive(), slow.Used(), all.FaultLatency(), all.Served(),
+		all.Recovered(), all.Undisturbed())
 	if h.Unsettled == "" || h.Interrupted == "" { // else the nodes kept the fault from being made
-		r.Violations = append(r.Violations, h.FaultsSeen()...)
+		r.Violations = append(r.Violations, all.FaultsSeen()...)
 	}
 	if stood := h.stoodSince(h.End - h.Waited); h.Unsettled != "" && h.Waited > 0 && stood >= mostlyStood {
 		r.Void = fmt.Sprintf("%s, and for %d %% of that time the machine or a node stood still, or just had", h.Unsettled,

@@ -90,16 +90,15 @@ type Linear struct {
 // an admission that is withheld then, and taken back; and where a side may be too small for
 // the whole limit, only its share is owed. Where the run allows more than one
 // counter of a key, because a split has two, this is not asked.
-func (h *History) Linearizable(each time.Duration) (Linear, []error) {
+func (c judges) Linearizable(each time.Duration) (Linear, []error) {
 	var found Linear
 	var violations []error
 	began := time.Now()
-	c := h.analysis()
-	for _, r := range h.Rules {
-		if !r.Once || r.Several || r.Lent || h.Allows.Of(r.Policy)-float64(h.Allows.Losses) > 1 {
+	for _, r := range c.Rules {
+		if !r.Once || r.Several || r.Lent || c.Allows.Of(r.Policy)-float64(c.Allows.Losses) > 1 {
 			continue
 		}
-		for key, ops := range h.byKey(r.Name) {
+		for key, ops := range c.byKey(r.Name) {
 			steps, forgets := c.operations(&r, key, ops)
 			found.Keys++
 			found.Checks += len(ops)

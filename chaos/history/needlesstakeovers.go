@@ -10,11 +10,10 @@ import (
 // member was heard, by itself or through a third one, so that nobody had a reason to take
 // anything over. What happens near something that stood still is excused, and so is that
 // the owner is given the key back.
-func (h *History) NeedlessTakeovers() []error {
-	if !h.Allows.NoTakeover {
+func (c judges) NeedlessTakeovers() []error {
+	if !c.Allows.NoTakeover {
 		return nil
 	}
-	c := h.analysis()
 	for i := range c.Rules {
 		r := &c.Rules[i]
 		if r.Once {

@@ -15,23 +15,22 @@ const (
 // what something that stood still delays, and what waited for its whole deadline where
 // that may be, and where links were cut what one connection after another of each two nodes
 // loses that ends for it. It returns too where the nodes needed longer to settle than they may.
-func (h *History) Recovered() (out []error) {
-	settled := h.settled()
+func (c judges) Recovered() (out []error) {
+	settled := c.settled()
 	if settled == 0 {
 		return nil
 	}
-	c := h.analysis()
 	ends, since := 0, Micros(0)
 	for i := range c.Ops {
 		o := &c.Ops[i]
 		if o.Call < settled+afterFault || !c.undecided(o) {
 			continue
 		}
-		if h.Allows.Cut && o.Call < settled+endsWithin {
+		if c.Allows.Cut && o.Call < settled+endsWithin {
 			if ends == 0 || o.Call > since+endsAtOnce {
 				ends, since = ends+1, o.Call
 			}
-			if ends <= h.Nodes*(h.Nodes-1)/2 {
+			if ends <= c.Nodes*(c.Nodes-1)/2 {
 				continue
 			}
 		}
@@ -52,11 +51,10 @@ func (h *History) Recovered() (out []error) {
 
 // Undisturbed returns a check that a policy answered, or nobody, in a run whose fault no
 // client is to notice.
-func (h *History) Undisturbed() []error {
-	if !h.Allows.Unfelt {
+func (c judges) Undisturbed() []error {
+	if !c.Allows.Unfelt {
 		return nil
 	}
-	c := h.analysis()
 	for i := range c.Ops {
 		if o := &c.Ops[i]; c.undecided(o) {
 			return []error{fmt.Errorf("a check of %s at node %d, %v after the start, was %s %s, although no client was to "+

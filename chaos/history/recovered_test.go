@@ -32,29 +32,29 @@ func TestRecovered(t *testing.T) {
 		{"a policy's answer", of(4100*ms, Denied, "fallback_closed"), late},
 		{"no answer", of(4100*ms, Unknown, ""), late},
 	} {
-		if got := found(row.h.Recovered()); row.want == "" && got != "" || !strings.Contains(got, row.want) {
+		if got := found(row.h.judges().Recovered()); row.want == "" && got != "" || !strings.Contains(got, row.want) {
 			t.Errorf("%s: found %q, want %q", row.name, got, row.want)
 		}
 		if got := found(Judge(&row.h.History).Violations); row.want != "" && !strings.Contains(got, row.want) {
 			t.Errorf("%s: the judge says %q", row.name, got)
 		}
 		row.h.Stalls = []Span{{3200 * ms, 3300 * ms}}
-		if got := found(row.h.Recovered()); got != "" {
+		if got := found(row.h.judges().Recovered()); got != "" {
 			t.Errorf("%s: found %q, but something stood still", row.name, got)
 		}
 	}
 	p := of(4100*ms, Unknown, "")
 	p.Downs = []Down{{Node: 0, From: 4 * second, Until: 5 * second}}
-	if got := found(p.Recovered()); got != "" {
+	if got := found(p.judges().Recovered()); got != "" {
 		t.Errorf("found %q, but the node was down", got)
 	}
 	p = of(4100*ms, Denied, "fallback_closed")
 	p.Ops[0].Return = p.Ops[0].Call + deadline
-	if p.Allows.Raised = true; found(p.Recovered()) != "" {
-		t.Errorf("found %q, but copies were late and it waited for its deadline", p.Recovered())
+	if p.Allows.Raised = true; found(p.judges().Recovered()) != "" {
+		t.Errorf("found %q, but copies were late and it waited for its deadline", p.judges().Recovered())
 	}
-	if p.Allows.Raised = false; !strings.Contains(found(p.Recovered()), late) {
-		t.Errorf("found %q, and no copies were late", p.Recovered())
+	if p.Allows.Raised = false; !strings.Contains(found(p.judges().Recovered()), late) {
+		t.Errorf("found %q, and no copies were late", p.judges().Recovered())
 	}
 	busy := func(late Micros, nodes ...int) string {
 		p := later(second, planted(once()))
@@ -65,7 +65,7 @@ func TestRecovered(t *testing.T) {
 		}
 		p.answers(1, "closed", Denied, "fallback_closed", "")
 		p.Ops[len(p.Ops)-1].Return += deadline
-		return found(p.Recovered())
+		return found(p.judges().Recovered())
 	}
 	for _, row := range []struct {
 		late  Micros
@@ -88,7 +88,7 @@ func TestRecovered(t *testing.T) {
 			p.now = at
 			p.answers(1, "closed", Denied, "fallback_closed", "").wait(90*ms).answers(1, "closed", Denied, "fallback_closed", "")
 		}
-		return found(p.Recovered())
+		return found(p.judges().Recovered())
 	}
 	for _, row := range []struct {
 		ends []Micros
@@ -103,27 +103,27 @@ func TestRecovered(t *testing.T) {
 		}
 	}
 	p = of(4100*ms, Denied, "fallback_closed")
-	if p.Faults[0].Settled = 0; found(p.Recovered()) != "" {
-		t.Errorf("found %q, but they never settled", p.Recovered())
+	if p.Faults[0].Settled = 0; found(p.judges().Recovered()) != "" {
+		t.Errorf("found %q, but they never settled", p.judges().Recovered())
 	}
 }
 
 // TestConverged: the nodes settle within a time, unless something stood still.
 func TestConverged(t *testing.T) {
 	p := later(second, planted(Allows{Closed: 1, Local: 1, Open: 1, Converged: 5 * second})) // mended at 2 s
-	if p.Faults[0].Settled = 7 * second; found(p.Recovered()) != "" {
-		t.Errorf("found %q, and it took as long as it may", p.Recovered())
+	if p.Faults[0].Settled = 7 * second; found(p.judges().Recovered()) != "" {
+		t.Errorf("found %q, and it took as long as it may", p.judges().Recovered())
 	}
 	p.Faults[0].Settled++
-	if got := found(p.Recovered()); !strings.Contains(got, "to settle after all was mended") {
+	if got := found(p.judges().Recovered()); !strings.Contains(got, "to settle after all was mended") {
 		t.Errorf("found %q, and it took longer than it may", got)
 	}
 	p.Late = []Late{{Node: 2, Span: Span{4 * second, 4100 * ms}}}
-	if got := found(p.Recovered()); got != "" {
+	if got := found(p.judges().Recovered()); got != "" {
 		t.Errorf("found %q, but a node stood still", got)
 	}
 	p.Late, p.Allows.Converged = nil, 0
-	if got := found(p.Recovered()); got != "" {
+	if got := found(p.judges().Recovered()); got != "" {
 		t.Errorf("found %q, but it is not judged", got)
 	}
 }
@@ -139,11 +139,11 @@ func TestUndisturbed(t *testing.T) {
 			t.Errorf("%s %s: the judge says %q", o.Outcome, o.Source, got)
 		}
 		p.Stalls = []Span{{2500 * ms, 2600 * ms}}
-		if got := found(p.Undisturbed()); got != "" {
+		if got := found(p.judges().Undisturbed()); got != "" {
 			t.Errorf("%s %s: found %q, but something stood still", o.Outcome, o.Source, got)
 		}
 		p.Stalls, p.Allows.Unfelt = nil, false
-		if got := found(p.Undisturbed()); got != "" {
+		if got := found(p.judges().Undisturbed()); got != "" {
 			t.Errorf("%s %s: found %q, but clients may notice", o.Outcome, o.Source, got)
 		}
 	}

@@ -13,9 +13,8 @@ const startsWithin = Micros(20_000_000)
 // which was to serve: nobody had ended it, it had answered since it was started, or had had
 // long enough for that, and nothing stood still. What is done to links explains no
 // refusal, since clients have a way of their own. One of each says it all.
-func (h *History) Served() []error {
+func (c judges) Served() []error {
 	var wrong, refused error
-	c := h.analysis()
 	for i := range c.Ops {
 		switch o := &c.Ops[i]; {
 		case o.Outcome == Error && wrong == nil:

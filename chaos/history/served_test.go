@@ -68,7 +68,7 @@ func TestServed(t *testing.T) {
 // served is what Served finds, as a text.
 func (p *plant) served() string {
 	var text []string
-	for _, err := range p.Served() {
+	for _, err := range p.judges().Served() {
 		text = append(text, err.Error())
 	}
 	return strings.Join(text, "; ")

@@ -75,7 +75,7 @@ func TestNoMoreLossesThanAllowed(t *testing.T) {
 		for range 2 {
 			p.Faults = append(p.Faults, Fault{At: 0, Until: second, Settled: second, Nodes: []int{1}, Loses: true})
 		}
-		if _, got := p.Linearizable(second.Duration()); len(got) != want {
+		if _, got := p.judges().Linearizable(second.Duration()); len(got) != want {
 			t.Errorf("%d losses allowed: found %v", losses, got)
 		}
 	}
@@ -146,15 +146,15 @@ func TestFaultLatency(t *testing.T) {
 		{"soon after it was mended", of(2490*ms, 0), 0},
 		{"late after it was mended", of(2510*ms, 0), 1},
 	} {
-		if got := row.h.FaultLatency(); len(got) != row.want {
+		if got := row.h.judges().FaultLatency(); len(got) != row.want {
 			t.Errorf("%s: found %v", row.name, got)
 		}
 		row.h.Stalls = []Span{{1200 * ms, 1300 * ms}}
-		if got := row.h.FaultLatency(); row.name == "late" && len(got) > 0 {
+		if got := row.h.judges().FaultLatency(); row.name == "late" && len(got) > 0 {
 			t.Errorf("%s: found %v, but the machine stood still", row.name, got)
 		}
 		row.h.Allows.Within = 0
-		if got := row.h.FaultLatency(); len(got) > 0 {
+		if got := row.h.judges().FaultLatency(); len(got) > 0 {
 			t.Errorf("%s: found %v, but it is not judged", row.name, got)
 		}
 	}
@@ -189,7 +189,7 @@ func TestLinearizableInAMinority(t *testing.T) {
 		}
 		p.wait(2500*ms).allowed(row.share, "once", "a").denied(2, "a").wait(6*second).allowed(20-row.share, "once",
 			"a").denied(1, "a")
-		if _, got := p.Linearizable(second.Duration()); (len(got) > 0) != row.wrong {
+		if _, got := p.judges().Linearizable(second.Duration()); (len(got) > 0) != row.wrong {
 			t.Errorf("denied after %d of 20 in %d faults: found %v", row.share, row.faults, got)
 		}
 	}

@@ -52,9 +52,9 @@ func (u *Used) least() int {
 
 // Used returns rules of which too little was admitted while nothing was broken: a
 // limiter that denies too much breaks no bound.
-func (h *History) Used() []error {
+func (c judges) Used() []error {
 	var out []error
-	for _, u := range h.Uses() {
+	for _, u := range c.Uses() {
 		if least := u.least(); u.Percent() < least {
 			out = append(out, fmt.Errorf("%s: %d admitted while nothing was broken, %d %% of the %d that one counter of each "+
 				"key admits of the same checks: at least %d %%",
@@ -67,26 +67,25 @@ func (h *History) Used() []error {
 // Uses returns for each rule what was admitted while nothing was broken: before the
 // first fault, and from when all had settled after the last. Times in which something
 // stood still, or shortly after, are left out, and what remains is judged in parts.
-func (h *History) Uses() []Used {
-	c := h.analysis()
-	began := h.End
+func (c judges) Uses() []Used {
+	began := c.End
 	for i := range c.troubles {
 		if t := &c.troubles[i]; t.fault != nil {
 			began = min(began, t.From)
 		}
 	}
 	parts := c.unstalled(Span{0, began})
-	if settled := h.settled(); settled > began {
-		parts = append(parts, c.unstalled(Span{settled, h.End})...)
+	if settled := c.settled(); settled > began {
+		parts = append(parts, c.unstalled(Span{settled, c.End})...)
 	}
-	out := make([]Used, len(h.Rules))
-	for i := range h.Rules {
-		out[i].Rule, out[i].Several = h.Rules[i].Name, h.Rules[i].Several
+	out := make([]Used, len(c.Rules))
+	for i := range c.Rules {
+		out[i].Rule, out[i].Several = c.Rules[i].Name, c.Rules[i].Several
 	}
-	for i := range h.Rules {
-		ops := c.answered(&h.Rules[i])
+	for i := range c.Rules {
+		ops := c.answered(&c.Rules[i])
 		for _, s := range parts {
-			admitted, one := c.replay(&h.Rules[i], ops, s)
+			admitted, one := c.replay(&c.Rules[i], ops, s)
 			out[i].Admitted += admitted
 			out[i].One += one
 		}

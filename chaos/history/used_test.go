@@ -53,7 +53,7 @@ func TestALimitIsUsedUp(t *testing.T) {
 	for _, rule := range []string{"window", "bucket", "closed"} {
 		for denied, want := range map[int]int{0: 0, 20: 0, 8: 1} {
 			p := planted(once()).asks(rule, 6*second, denied, "k")
-			if got := p.Used(); len(got) != want || want > 0 && !strings.Contains(got[0].Error(), rule+": ") {
+			if got := p.judges().Used(); len(got) != want || want > 0 && !strings.Contains(got[0].Error(), rule+": ") {
 				t.Errorf("%s, one in %d denied: found %v", rule, denied, got)
 			}
 		}
@@ -62,7 +62,7 @@ func TestALimitIsUsedUp(t *testing.T) {
 	for denied, want := range map[int]int{10: 0, 5: 1} {
 		p := planted(once())
 		p.Rules = append(p.Rules, Rule{Name: "several", Limit: 20, Window: 2 * second, Policy: "closed", Several: true})
-		if got := p.asks("several", 6*second, denied, "k", "l").Used(); len(got) != want {
+		if got := p.asks("several", 6*second, denied, "k", "l").judges().Used(); len(got) != want {
 			t.Errorf("several, one in %d denied: found %v", denied, got)
 		}
 	}
@@ -92,7 +92,7 @@ func TestOnlyCalmTimesAreUsedUp(t *testing.T) {
 	} {
 		p := planted(once()).asks("window", 6*second, 5, "k")
 		row.make(p)
-		if got := p.Used(); len(got) != row.want {
+		if got := p.judges().Used(); len(got) != row.want {
 			t.Errorf("%s: found %v", row.name, got)
 		}
 	}
@@ -100,7 +100,7 @@ func TestOnlyCalmTimesAreUsedUp(t *testing.T) {
 	q := planted(once()).answers(10, "window", Unknown, "", "")
 	q.answers(100, "window", Denied, SourceOwner, "a")
 	q.End = q.now
-	if u := q.Uses()[0]; u.One != 0 {
+	if u := q.judges().Uses()[0]; u.One != 0 {
 		t.Errorf("%d would be admitted of a window that may be full", u.One)
 	}
 	// A window that was used up before all had settled has no room after it.
@@ -108,7 +108,7 @@ func TestOnlyCalmTimesAreUsedUp(t *testing.T) {
 	p.Faults[0] = Fault{At: 0, Until: ms, Settled: p.now, Nodes: []int{1}}
 	p.answers(100, "window", Denied, SourceOwner, "a")
 	p.End = p.now
-	if u := p.Uses()[0]; u.One != 0 {
+	if u := p.judges().Uses()[0]; u.One != 0 {
 		t.Errorf("%d would be admitted of a window that is full", u.One)
 	}
 }
@@ -132,8 +132,8 @@ func TestPartsOfACalmTimeAreUsedUp(t *testing.T) {
 			p.Rules[1].Limit = 700
 			p.asks(rule, 3900*ms, row.before, "k").asks(rule, 1250*ms, row.near, "k").asks(rule, 6*second, row.after, "k")
 			p.Stalls = []Span{stood}
-			if got := p.Used(); len(got) != row.want {
-				t.Errorf("%s, %s: found %v, of %+v", rule, row.name, got, p.Uses())
+			if got := p.judges().Used(); len(got) != row.want {
+				t.Errorf("%s, %s: found %v, of %+v", rule, row.name, got, p.judges().Uses())
 			}
 		}
 	}
@@ -271,8 +271,8 @@ func TestABucketAfterAFault(t *testing.T) {
 			p.now = 10*ms + Micros(i+1)*10*ms
 		}
 		p.End = p.now
-		if got := p.Used(); len(got) != row.want {
-			t.Errorf("%s: found %v, and %+v", row.name, got, p.Uses())
+		if got := p.judges().Used(); len(got) != row.want {
+			t.Errorf("%s: found %v, and %+v", row.name, got, p.judges().Uses())
 		}
 	}
 }
@@ -309,7 +309,7 @@ func TestLateAnswers(t *testing.T) {
 			p.now = last().Return
 			p.allowed(18, "once", "a").answers(1, "once", Denied, SourceOwner, "a")
 		}
-		if got := p.Conserved(); (len(got) > 0) != row.want {
+		if got := p.judges().Conserved(); (len(got) > 0) != row.want {
 			t.Errorf("%s: found %v", row.name, got)
 		}
 	}
