@@ -40,7 +40,9 @@ func newReturning(t *testing.T) *returning {
 // sent returns the refunds that a member is sent.
 func (x *returning) sent(to peer.Instance) (out []peer.Refund) {
 	for f := x.c.Take(to, true); f != nil; f = x.c.Take(to, true) {
-		out = append(out, f.Refunds...)
+		if f.To == to { // it is not relayed for another one
+			out = append(out, f.Refunds...)
+		}
 	}
 	return out
 }

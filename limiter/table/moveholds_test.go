@@ -174,22 +174,25 @@ func TestMergedSlotsAreThoseOfAllHolds(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		want := 20
+		if err := one.Decide(noon, heldCharge(l, 4, 4), new(limiter.Decision)); err != nil {
+			t.Fatal(err)
+		}
+		want := 24
 		if settled { // in the other table, and known there
 			if out, _ := other.Amend(noon, heldCharge(l, 1, 7), limiter.Amend{}); out.State != limiter.AmendDone {
 				t.Fatal(out.State)
 			}
-			want = 10
+			want = 14
 		}
 		moveTo(t, other, part, noon, one, noon, Merge)
 		if n := used(t, one, l, noon); n != want {
 			t.Errorf("settled %v: %d are held once merged, want %d", settled, n, want)
 		}
-		for i := range uint64(2) {
-			if out, _ := one.Amend(noon, heldCharge(l, 2+i, 1), limiter.Amend{}); out.State != limiter.AmendDone {
+		for i, slots := range []int{5, 5, 4} {
+			if out, _ := one.Amend(noon, heldCharge(l, uint64(2+i), 1), limiter.Amend{}); out.State != limiter.AmendDone {
 				t.Fatal(out.State)
 			}
-			want -= 5
+			want -= slots
 			if n := used(t, one, l, noon); n != want {
 				t.Errorf("settled %v: %d are held, want %d", settled, n, want)
 			}
