@@ -4,10 +4,9 @@ package main
 func ofCopies() []mutation {
 	const replica = "./internal/cluster/replica"
 	return []mutation{
-		{name: "a copy without room is sent the same again later", pkg: "./chaos/sim", test: "^TestSeedsThatFailed$",
-			edits: []edit{
-				{"internal/cluster/replica/heir.go", "			g.sentAt, g.tries = now, tries\n",
-					"			g.sentAt, g.tries = 0, tries\n"},
+		{name: "a copy without room is sent the same again later", pkg: replica,
+			test: "^TestACopyWithoutRoomIsSentTheSameLater$", edits: []edit{
+				{"internal/cluster/replica/heir.go", "g.sentAt, g.tries = now, tries", "g.sentAt, g.tries = 0, tries"},
 			}},
 		{name: "a check that waits has a charge of its own", pkg: "./internal/cluster",
 			test: "^TestTheChargesOfABatchAreReused$", edits: []edit{

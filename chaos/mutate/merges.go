@@ -64,10 +64,11 @@ func ofMerges() []mutation {
 				{"limiter/table/import.go", "		case mode == Merge && p.settledAlone(e, held):\n",
 					"		case now < 0 && p.settledAlone(e, held):\n"},
 			}},
-		{name: "copies have what was settled", pkg: "./chaos/sim", test: "^TestASettlementOutlivesItsOwner$", edits: []edit{
-			{"limiter/table/import.go", "		case mode == Merge && p.settledAlone(e, held):\n",
-				"		case p.settledAlone(e, held):\n"},
-		}},
+		{name: "copies have what was settled", pkg: "./limiter/table", test: "^TestWhatOnlyTheOtherHasSettledIsLeftOut$",
+			edits: []edit{
+				{"limiter/table/import.go", "		case mode == Merge && p.settledAlone(e, held):\n",
+					"		case p.settledAlone(e, held):\n"},
+			}},
 		{name: "what a policy may have settled is not left out", pkg: "./limiter/table",
 			test: "^TestWhatOnlyTheOtherHasSettledIsLeftOut$", edits: []edit{
 				{"limiter/table/moveholds.go", "	return p.number >= Partitions && ", "	return "},

@@ -480,6 +480,11 @@ func TestWhatOnlyTheOtherHasSettledIsLeftOut(t *testing.T) {
 		if out.State != test.want || out.First != test.first || n != test.counts {
 			t.Errorf("%s: settled with %+v, %d are counted, want %v %d and %d", name, out, n, test.want, test.first, test.counts)
 		}
+		heir := New(Config{MaxKeys: 1000}) // a copy has all of it
+		moveTo(t, other, part, now, heir, now, Replace)
+		if out, _ := heir.Amend(now, charge(1, 30), limiter.Amend{}); out.State != limiter.AmendRepeated {
+			t.Errorf("%s: at the other's heir it is settled with %+v", name, out)
+		}
 	}
 }
 

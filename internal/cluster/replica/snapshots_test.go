@@ -49,3 +49,29 @@ func TestSnapshotsThatAreOverCountNoMore(t *testing.T) {
 		}
 	}
 }
+
+// A copy that has what a batch builds on, and did not take it, has no room: it is sent the same after a while. One that
+// lacks something is sent that at once.
+func TestACopyWithoutRoomIsSentTheSameLater(t *testing.T) {
+	for has, want := range map[uint64][2]int{2: {0, 1}, 1: {1, 1}} {
+		_, p, tn := closedOwner(t)
+		o, g := p.own, p.own.heir
+		o.held.seq, g.begun, g.base, g.sent, g.acked = 3, true, p.epoch, 2, 2
+		sends := func() int {
+			o.feed(tn, g, false)
+			n := len(sent(tn, SendBatch))
+			tn.List = nil
+			return n
+		}
+		if sends() != 1 {
+			t.Fatal("premise: it is sent what it lacks")
+		}
+		p.Step(tn, other, Message{Ack: &peer.Ack{Partition: p.id, Status: peer.Gap, Epoch: p.epoch, Owner: p.owner,
+			Ping: g.ping, Seq: has}})
+		atOnce := sends()
+		tn.Now += resendAfter
+		if got := [2]int{atOnce, sends()}; got != want {
+			t.Errorf("it has %d of 2: sent at once and later %d, want %d", has, got, want)
+		}
+	}
+}
