@@ -107,15 +107,45 @@ func TestACutIsNoticedWithoutAClaim(t *testing.T) {
 		d.pass(limiter.Second)
 		d.part([]*Node{owner, heir}, d.others(owner, heir))
 		d.pass(900 * ms)
-		answer := new(limiter.Decision)
-		var c arith.Charge
-		c.Add(d.key.key(owner, 1))
-		owner.do(func() { owner.core.Begin(&c, answer, 0, func() {}) })
-		d.pass(10 * ms)
-		if answer.Source != limiter.SourceShare {
-			d.fails("0.9 s after the cut the owner answers as %v, want its share", answer.Source)
+		if by := d.answeredBy(owner); by != limiter.SourceShare {
+			d.fails("0.9 s after the cut the owner answers as %v, want its share", by)
 		}
 	})
+}
+
+// answeredBy returns who answers a check of one unit at an owner.
+func (d *directed) answeredBy(owner *Node) limiter.Source {
+	d.t.Helper()
+	answer := new(limiter.Decision)
+	var c arith.Charge
+	c.Add(d.key.key(owner, 1))
+	owner.do(func() { owner.core.Begin(&c, answer, 0, func() {}) })
+	d.pass(10 * ms)
+	return answer.Source
+}
+
+// An owner that is asked nothing while it is cut off knows as soon as gossip has lost the first member, since it asks
+// the others then: it does not wait until gossip has lost a majority.
+func TestACutIsNoticedByTheFirstThatIsLost(t *testing.T) {
+	worlds(t)
+	early := 0
+	eachSeed(t, func(t *testing.T, seed uint64) {
+		d := direct(t, seed, 5, limiter.UnreachableLocal, limiter.ReplicationLag)
+		owner, heir := d.holder(peer.Owned), d.holder(peer.Heir)
+		d.part([]*Node{owner, heir}, d.others(owner, heir))
+		for len(owner.core.View().Members) == 5 {
+			d.pass(ms)
+		}
+		if d.pass(120 * ms); !owner.core.View().Minority() {
+			early++
+		}
+		if by := d.answeredBy(owner); by != limiter.SourceShare {
+			d.fails("120 ms after gossip has lost a member the owner answers as %v, want its share", by)
+		}
+	})
+	if early == 0 {
+		t.Error("premise: in no run gossip loses one member long before the others")
+	}
 }
 
 // A member that stands still for a moment makes no minority of a cluster of three, and of two only while it does: the
