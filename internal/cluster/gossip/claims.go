@@ -189,7 +189,7 @@ func (g *guard) whence(claim, otherwise string) string {
 
 // note remembers who sent the claims of a packet that is sound.
 func (g *guard) note(b []byte, from string, now time.Time) {
-	defer g.catch()
+	defer g.panicked.catch()
 	eachMessage(b, func(m []byte) {
 		switch m[0] {
 		case msgAlive:

@@ -127,7 +127,7 @@ type Config struct {
 	// while input of another node was processed. It is called by the deferred function
 	// that recovered, so debug.Stack shows the panic's stack. It is called under locks
 	// and must not call the Gossip. If it is nil, panics are not recovered from.
-	Panicked func(v any)
+	Panicked catcher
 	// Resolve, unless nil, looks up the addresses of a host. Default the machine's
 	// resolver.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)

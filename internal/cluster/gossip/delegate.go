@@ -20,7 +20,7 @@ type delegate struct{ g *Gossip }
 
 // NodeMeta returns this node's metadata.
 func (d delegate) NodeMeta(int) []byte {
-	defer d.g.cfg.catch()
+	defer d.g.cfg.Panicked.catch()
 	self := d.g.own()
 	meta, _ := self.encode() // it was encoded as it was set
 	return meta
@@ -29,19 +29,19 @@ func (d delegate) NodeMeta(int) []byte {
 // GetBroadcasts returns messages about members that left or were forgotten, while they
 // are news.
 func (d delegate) GetBroadcasts(overhead, limit int) [][]byte {
-	defer d.g.cfg.catch()
+	defer d.g.cfg.Panicked.catch()
 	return d.g.news.GetBroadcasts(overhead, limit)
 }
 
 // NotifyMsg processes a message that members left or were forgotten.
 func (d delegate) NotifyMsg(b []byte) {
-	defer d.g.cfg.catch()
+	defer d.g.cfg.Panicked.catch()
 	d.g.hear(b)
 }
 
 // LocalState returns the list of members that are gone.
 func (d delegate) LocalState(bool) []byte {
-	defer d.g.cfg.catch()
+	defer d.g.cfg.Panicked.catch()
 	d.g.mu.Lock()
 	defer d.g.mu.Unlock()
 	return encodeGone(d.g.roster.departed(), time.Now())
@@ -49,7 +49,7 @@ func (d delegate) LocalState(bool) []byte {
 
 // MergeRemoteState processes another node's list of members that are gone.
 func (d delegate) MergeRemoteState(b []byte, _ bool) {
-	defer d.g.cfg.catch()
+	defer d.g.cfg.Panicked.catch()
 	d.g.hear(b)
 }
 
@@ -119,19 +119,19 @@ func (n news) Finished() {}
 
 // NotifyJoin adds a node to the roster.
 func (d delegate) NotifyJoin(n *memberlist.Node) {
-	defer d.g.cfg.catch()
+	defer d.g.cfg.Panicked.catch()
 	d.g.seen(n)
 }
 
 // NotifyUpdate is called when a node's metadata changed, or a later run of it was seen.
 func (d delegate) NotifyUpdate(n *memberlist.Node) {
-	defer d.g.cfg.catch()
+	defer d.g.cfg.Panicked.catch()
 	d.g.seen(n)
 }
 
 // NotifyLeave is called when a node died or left; memberlist does not say which.
 func (d delegate) NotifyLeave(n *memberlist.Node) {
-	defer d.g.cfg.catch()
+	defer d.g.cfg.Panicked.catch()
 	if d.g.guard.sources.of(goneClaim(n.Name)) != "" {
 		d.g.claims.doubtDeparture(n)
 	}
@@ -171,7 +171,7 @@ func addrOf(n *memberlist.Node) string {
 
 // NotifyAlive refuses nodes that do not belong here, however they were heard of.
 func (d delegate) NotifyAlive(n *memberlist.Node) (err error) {
-	defer d.g.cfg.catchErr(&err)
+	defer d.g.cfg.Panicked.catchErr(&err)
 	r := d.g.judge(n)
 	if r == nil && d.g.strange(n.Name) {
 		r = &refusal{kind: ErrFull, name: "", addr: addrOf(n), text: fmt.Sprintf(
@@ -195,7 +195,7 @@ func (g *Gossip) strange(name string) bool {
 // knows. It refuses a node that must not join, and prevents this node from joining the
 // wrong cluster. It is not called under memberlist's lock.
 func (d delegate) NotifyMerge(nodes []*memberlist.Node) (err error) {
-	defer d.g.cfg.catchErr(&err)
+	defer d.g.cfg.Panicked.catchErr(&err)
 	d.g.join.mirror(nodes)
 	var kept *refusal // of a node that is kept out
 	welcome := false  // whether another is not
@@ -234,7 +234,7 @@ func (d delegate) NotifyMerge(nodes []*memberlist.Node) (err error) {
 // that is alive or has been dead for less than reclaimAfter. Memberlist ignores the
 // newcomer.
 func (d delegate) NotifyConflict(existing, other *memberlist.Node) {
-	defer d.g.cfg.catch()
+	defer d.g.cfg.Panicked.catch()
 	if other.Name == d.g.cfg.Name {
 		d.g.namesakes.suspect(addrOf(other))
 	}

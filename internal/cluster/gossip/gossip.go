@@ -266,7 +266,7 @@ func (g *Gossip) deliver(ctx context.Context) {
 // deliverSince reports what changed since the members were last, and returns the present
 // members.
 func (g *Gossip) deliverSince(last []peer.Member) (now []peer.Member) {
-	defer g.cfg.catch()
+	defer g.cfg.Panicked.catch()
 	now = g.Members()
 	if slices.Equal(now, last) {
 		return now

@@ -75,7 +75,7 @@ type guard struct {
 	plain bool // messages are not encrypted
 	log   *throttledLog
 	// panicked is [Config.Panicked].
-	panicked func(any)
+	panicked catcher
 	sources  sources // of what packets say, if they are not encrypted
 	packets  chan *memberlist.Packet
 	streams  chan net.Conn
@@ -90,7 +90,7 @@ type guard struct {
 	dialled map[string]int
 }
 
-func newGuard(inner memberlist.NodeAwareTransport, plain bool, log *throttledLog, panicked func(any)) *guard {
+func newGuard(inner memberlist.NodeAwareTransport, plain bool, log *throttledLog, panicked catcher) *guard {
 	g := &guard{
 		NodeAwareTransport: inner, plain: plain, log: log, panicked: panicked, from: make(map[string]map[*stream]bool),
 		dialled: make(map[string]int),
@@ -170,7 +170,7 @@ func (g *guard) passPackets() {
 
 // sound reports whether a packet may be passed on.
 func (g *guard) sound(b []byte) (ok bool) {
-	defer g.catch()
+	defer g.panicked.catch()
 	return soundPacket(b)
 }
 
@@ -311,7 +311,7 @@ type stream struct {
 	net.Conn
 	plain bool
 	// panicked is [Config.Panicked].
-	panicked func(any)
+	panicked catcher
 	begun    bool
 	head     []byte // bytes read and not passed on yet
 	left     int    // number of bytes that may still be read
@@ -366,7 +366,7 @@ func (s *stream) Read(b []byte) (int, error) {
 
 // begin reads the header of a stream, and refuses the stream if it announces too much.
 func (s *stream) begin() (err error) {
-	defer s.catchErr(&err)
+	defer s.panicked.catchErr(&err)
 	b := make([]byte, 0, 128)
 	for {
 		n, failed := s.read(b[len(b):cap(b)])

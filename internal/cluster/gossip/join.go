@@ -185,13 +185,13 @@ func (j *joiner) pause(o outcome, n, unheard int) time.Duration {
 // round asks all addresses that should be asked, once.
 func (j *joiner) round(ctx context.Context) outcome {
 	each(atOnce, j.g.cfg.Join, func(seed string) {
-		defer j.g.cfg.catch()
+		defer j.g.cfg.Panicked.catch()
 		j.resolve(ctx, seed)
 	})
 	var mu sync.Mutex
 	var all outcome
 	each(atOnce, j.targets(), func(addr string) {
-		defer j.g.cfg.catch()
+		defer j.g.cfg.Panicked.catch()
 		if ctx.Err() != nil {
 			return
 		}

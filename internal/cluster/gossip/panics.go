@@ -5,49 +5,29 @@ import "errors"
 // Callbacks of memberlist may panic because of another node's input. The input is then
 // dropped, and gossip continues. Locks are released by the functions that took them.
 
-// errDefect is the reason for refusing a node whose data made this node panic.
+// errDefect is the reason for refusing a node whose data made this node panic. Nothing more is read from a
+// stream that caused a panic.
 var errDefect = errors.New("gossip: an internal error, of which the node's log has the details")
 
-// catch recovers from a panic. It must be deferred directly.
-func (c *Config) catch() {
-	if c.Panicked == nil {
+// catcher is told of panics; nil recovers from none. Its methods must be deferred directly.
+type catcher func(v any)
+
+func (c catcher) catch() {
+	if c == nil {
 		return
 	}
 	if v := recover(); v != nil {
-		c.Panicked(v)
+		c(v)
 	}
 }
 
 // catchErr is catch for functions that return an error, which it sets.
-func (c *Config) catchErr(err *error) {
-	if c.Panicked == nil {
+func (c catcher) catchErr(err *error) {
+	if c == nil {
 		return
 	}
 	if v := recover(); v != nil {
-		c.Panicked(v)
-		*err = errDefect
-	}
-}
-
-// catch recovers from a panic that a packet or a stream caused. It must be deferred
-// directly.
-func (g *guard) catch() {
-	if g.panicked == nil {
-		return
-	}
-	if v := recover(); v != nil {
-		g.panicked(v)
-	}
-}
-
-// catchErr is catch for a stream; nothing more is read from it then. It must be deferred
-// directly.
-func (s *stream) catchErr(err *error) {
-	if s.panicked == nil {
-		return
-	}
-	if v := recover(); v != nil {
-		s.panicked(v)
+		c(v)
 		*err = errDefect
 	}
 }
