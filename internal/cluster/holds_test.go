@@ -233,24 +233,6 @@ func TestResultsOfAmendmentsThatCannotBe(t *testing.T) {
 	}
 }
 
-// The limit of reservations is that of no rule, and no counter has one that looks like it.
-func TestForgedLimitsOfHolds(t *testing.T) {
-	known := mesh.NewDictionary(func(string) *limiter.Rule { return nil })
-	holds := mesh.Definition(&limiter.Rule{Name: "holds", Limits: []*limiter.Limit{arith.HoldsLimit()}})
-	if l, err := known.Limit(&holds.Limits[0]); err != nil || l.Algorithm() != arith.Holds {
-		t.Errorf("%v, %v", l, err)
-	}
-	known.Learn([]peer.Rule{holds})
-	if r, _ := known.Lookup(&holds, false); r != nil {
-		t.Errorf("a rule of reservations: %+v", r)
-	}
-	like := holds.Limits[0]
-	like.Window++
-	if l, err := known.Limit(&like); err == nil {
-		t.Errorf("a limit that looks like it: %+v", l)
-	}
-}
-
 // TestALateSettlementIsTakenBackAtItsDeadline: a settlement of an id that is not known is a charge, and its heir is
 // silent. At the deadline it is taken back with its id. The same once more waits until that is decided: it is charged
 // then, and not answered as one that was made.

@@ -310,21 +310,28 @@ func TestForgedIDs(t *testing.T) {
 	}
 }
 
-// No rule of another node has a limit that remembers ids, and no counter one that looks like it.
-func TestForgedLimitsOfIDs(t *testing.T) {
-	known := mesh.NewDictionary(func(string) *limiter.Rule { return nil })
-	ids := mesh.Definition(&limiter.Rule{Name: "ids", Limits: []*limiter.Limit{arith.RememberedLimit()}})
-	if l, err := known.Limit(&ids.Limits[0]); err != nil || l.Algorithm() != arith.Remembered {
-		t.Errorf("%v, %v", l, err)
-	}
-	known.Learn([]peer.Rule{ids})
-	if r, _ := known.Lookup(&ids, false); r != nil {
-		t.Errorf("a rule that remembers ids: %+v", r)
-	}
-	like := ids.Limits[0]
-	like.Limit++
-	if l, err := known.Limit(&like); err == nil {
-		t.Errorf("a limit that looks like it: %+v", l)
+// No rule of another node has a limit that remembers ids or reservations, and no counter one that looks like it.
+func TestForgedLimits(t *testing.T) {
+	for algorithm, limit := range map[limiter.Algorithm]*limiter.Limit{
+		arith.Remembered: arith.RememberedLimit(), arith.Holds: arith.HoldsLimit(),
+	} {
+		known := mesh.NewDictionary(func(string) *limiter.Rule { return nil })
+		own := mesh.Definition(&limiter.Rule{Name: "own", Limits: []*limiter.Limit{limit}})
+		if l, err := known.Limit(&own.Limits[0]); err != nil || l.Algorithm() != algorithm {
+			t.Errorf("%v, %v", l, err)
+		}
+		known.Learn([]peer.Rule{own})
+		if r, _ := known.Lookup(&own, false); r != nil {
+			t.Errorf("a rule with it: %+v", r)
+		}
+		more, longer := own.Limits[0], own.Limits[0]
+		more.Limit++
+		longer.Window++
+		for _, like := range []peer.Limit{more, longer} {
+			if l, err := known.Limit(&like); err == nil {
+				t.Errorf("a limit that looks like it: %+v", l)
+			}
+		}
 	}
 }
 
