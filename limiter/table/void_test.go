@@ -312,30 +312,43 @@ func TestLimitsOfOneKeyThatChange(t *testing.T) {
 }
 
 // A receipt of the former limit is void, too, if a check of an earlier instant was the first one that the new limit
-// decided: the clock went back, or of two checks the one that read it first came last.
+// decided: the clock went back, or of two checks the one that read it first came last. So are those of the time by which
+// it went back in another partition, which is converted when it has caught up.
 func TestAReceiptOfTheFormerLimitFromLaterIsVoid(t *testing.T) {
 	rules := make([]*limiter.Rule, 2)
 	for i, window := range []time.Duration{10 * time.Second, 1000 * time.Second} {
 		rules[i] = &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Name: "l", Limit: 10,
 			Window: window, Algorithm: limiter.TokenBucket})}}
 	}
+	const one, other = 1, 2
+	key := func(n uint64, rule *limiter.Rule) arith.Key { return arith.Key{Hash: hash(n), Rule: rule} }
+	if a, b := key(one, rules[0]), key(other, rules[0]); PartitionOf(&a) == PartitionOf(&b) {
+		t.Fatal("premise: the keys are of two partitions")
+	}
 	for _, later := range []limiter.Tick{1, limiter.Second} {
 		table, now := New(Config{}), limiter.Tick(1e15)
-		decide := func(at limiter.Tick, rule *limiter.Rule, cost uint64) *limiter.Decision {
+		decide := func(at limiter.Tick, n uint64, rule *limiter.Rule, cost uint64) *limiter.Decision {
 			d := new(limiter.Decision)
-			if err := table.Decide(at, charge(cost, arith.Key{Hash: hash(1), Rule: rule}), d); err != nil || !d.Allowed {
+			if err := table.Decide(at, charge(cost, key(n, rule)), d); err != nil || !d.Allowed {
 				t.Fatal(d, err)
 			}
 			return d
 		}
-		of := decide(now+later, rules[0], 6).Receipt
-		decide(now, rules[1], 1)
-		before := decide(now+later, rules[1], 0).Limit(0).Remaining
-		table.Refund(now+later, charge(6, arith.Key{Hash: hash(1), Rule: rules[1]}), of)
-		if left := decide(now+later, rules[1], 0).Limit(0).Remaining; left != before {
-			t.Errorf("%v later: %d are left, %d before a refund of what the former limit was charged", later.Duration(), left,
-				before)
+		voids := func(at limiter.Tick, n uint64, of limiter.Receipt) {
+			t.Helper()
+			before := decide(at, n, rules[1], 0).Limit(0).Remaining
+			table.Refund(at, charge(6, key(n, rules[1])), of)
+			if left := decide(at, n, rules[1], 0).Limit(0).Remaining; left != before {
+				t.Errorf("%v later, key %d: %d are left, %d before a refund of what the former limit was charged",
+					later.Duration(), n, left, before)
+			}
 		}
+		of := decide(now+later, one, rules[0], 6).Receipt
+		ofOther := decide(now+later/2, other, rules[0], 6).Receipt
+		decide(now, one, rules[1], 1)
+		voids(now+later, one, of)
+		decide(now+2*later, other, rules[1], 1)
+		voids(now+2*later, other, ofOther)
 	}
 }
 
