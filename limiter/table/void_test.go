@@ -312,8 +312,8 @@ func TestLimitsOfOneKeyThatChange(t *testing.T) {
 }
 
 // A receipt of the former limit is void, too, if a check of an earlier instant was the first one that the new limit
-// decided: the clock went back, or of two checks the one that read it first came last. So are those of the time by which
-// it went back in another partition, which is converted when it has caught up.
+// decided: the clock went back, or of two checks the one that read it first came last. So are those of the time by
+// which it went back in another partition, which is converted when it has caught up.
 func TestAReceiptOfTheFormerLimitFromLaterIsVoid(t *testing.T) {
 	rules := make([]*limiter.Rule, 2)
 	for i, window := range []time.Duration{10 * time.Second, 1000 * time.Second} {
