@@ -37,6 +37,7 @@ type leasing struct {
 	rng    *rand.Rand
 	scale  uint64 // of all costs
 	leases []lent
+	alone  int // steps for which only holders admit
 	ids    uint64
 	told   []toldOf
 	heir   bool   // the other table is a copy, which takes over
@@ -78,7 +79,15 @@ func (w *leasing) step() {
 		defer w.copy()
 	}
 	w.leases = slices.DeleteFunc(w.leases, func(l lent) bool { return l.until <= w.now }) // their owner has charged them
-	switch n := w.rng.IntN(100); {
+	n := w.rng.IntN(100)
+	if w.rng.IntN(40) == 0 {
+		w.alone = 12
+	}
+	if w.alone > 0 { // the owner hears nothing, and leases end
+		w.alone--
+		n = []int{n%35 + 40, 99}[n%2]
+	}
+	switch {
 	case n < 30:
 		if c := w.cost(3); w.decide(w.charge(c)) {
 			w.told = append(w.told, toldOf{w.now, c})
