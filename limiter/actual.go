@@ -17,8 +17,9 @@ type actual struct {
 
 // Actual settles each counter with the cost that its rule or quota computes from these units, as it computed the
 // estimate from the attributes of the check: {"tokens": 800, "udollars": 1930}. So it settles a reservation whose
-// costs differ. Each attribute from which a rule in force takes a cost must be named, and no other; costs that no
-// attribute states are what they were. The number of Settle must be 0 then. 1 to [MaxAttributes] attributes, of 0 to
+// costs differ. Each attribute from which a rule in force takes a cost must be named, and no other. Other costs
+// are computed anew, so the request needs what they depend on, such as the method of the check. The number of Settle
+// must be 0 then. 1 to [MaxAttributes] attributes, of 0 to
 // [MaxUnits] units each. The map is read, never kept.
 func Actual(units map[string]int64) SettleOption {
 	return func(a *Settling) { a.Actual, a.Named = units, true }
