@@ -121,3 +121,43 @@ rules: [{name: api, quotas: [units]}]
 		t.Errorf("answered by %q, explained as %+v: %v, %v", d.Rule, e.Decision, err, failed)
 	}
 }
+
+// A check whose id is remembered for some of its keys is charged to the others alone. So a peek and an explanation ask
+// only these: before, both were denied by a limit that the check itself does not ask.
+func TestPeekOfAnIDThatSomeKeysKnow(t *testing.T) {
+	n, ctx := weirtest.New(t, `
+rules:
+  - {name: first, keys: [[ip], [user]], limits: [1/hour], continue: true}
+  - {name: second, key: [user], limits: [1/hour]}
+`), t.Context()
+	first := weir.Request{User: "ada", IP: "192.0.2.1", ID: "1"}
+	if d, err := n.Check(ctx, first); err != nil || !d.Allowed {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	for ip, allowed := range map[string]bool{"192.0.2.2": true, "192.0.2.3": false} {
+		r := first
+		if r.IP = ip; !allowed { // its address is used up, too
+			if d, err := n.Check(ctx, weir.Request{IP: ip}); err != nil || !d.Allowed {
+				t.Fatalf("%+v, %v", d, err)
+			}
+		}
+		peek, err := n.Peek(ctx, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := n.Explain(ctx, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		state := e.Limits[2].State
+		if len(e.Answer.Limits) != 3 || len(state) == 0 || state[len(state)-1].Name != "id remembered until" {
+			t.Errorf("%s: the explanation is %+v", ip, e)
+		}
+		d, err := n.Check(ctx, r)
+		if err != nil || d.Allowed != allowed || peek.Allowed != allowed || e.Answer.Allowed != allowed ||
+			e.Decision.RetryAfter != d.RetryAfter || peek.RetryAfter != d.RetryAfter || d.Repeated || peek.Repeated ||
+			e.Answer.Rule != "first" || d.Rule != "first" {
+			t.Errorf("%s: check %+v, %v\npeek %+v\nexplanation %+v", ip, d, err, peek, e.Answer)
+		}
+	}
+}

@@ -94,7 +94,7 @@ func (s *Store) recall(c *arith.Charge, parts []part) *memory {
 			numbers = numbers[perID:]
 		}
 	}
-	if m.known != m.charged && (c.Peek || s.modeOf(c)&modePeek != 0) {
+	if m.known != m.charged && !c.Peek && s.modeOf(c)&modePeek != 0 {
 		m.known = 0 // nothing was charged
 	}
 	return m
@@ -146,7 +146,7 @@ func (m *memory) conclude(c *arith.Charge, d *limiter.Decision) {
 	case m.known == m.charged:
 		d.Receipt = m.receipt(c)
 		arith.Repeat(d)
-	case d.Allowed:
+	case d.Allowed || c.Dry: // an explanation has all limits
 		for j := range d.Len() {
 			if l := d.Limit(j); m.has(l.Key) {
 				arith.Admit(l)

@@ -92,6 +92,35 @@ func TestIDsAcrossNodes(t *testing.T) {
 	}
 }
 
+// A peek and an explanation ask only the keys that do not know the id, as the check does.
+func TestPeekOfAnIDThatSomeKeysKnow(t *testing.T) {
+	n := newNode(t, openStore(t, redisstore.Config{Addrs: []string{startServer(t).addr()}}),
+		"version: 1\nrules: [{name: r, keys: [[ip], [user]], limits: [1/day]}]\n")
+	r := weir.Request{User: "ada", IP: "192.0.2.1", ID: "1"}
+	if d, err := n.Check(t.Context(), r); err != nil || !d.Allowed {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	for _, allowed := range []bool{true, false} {
+		if r.IP = "192.0.2.2"; !allowed {
+			r.IP = "192.0.2.3"
+			if d, err := n.Check(t.Context(), weir.Request{IP: r.IP}); err != nil || !d.Allowed {
+				t.Fatalf("%+v, %v", d, err)
+			}
+		}
+		peek, err := n.Peek(t.Context(), r)
+		if err != nil || peek.Allowed != allowed {
+			t.Errorf("a peek: %+v, %v", peek, err)
+		}
+		e, err := n.Explain(t.Context(), r)
+		if err != nil || e.Answer.Allowed != allowed || len(e.Answer.Limits) != 2 {
+			t.Errorf("an explanation: %+v, %v", e, err)
+		}
+		if d, err := n.Check(t.Context(), r); err != nil || d.Allowed != allowed || d.Repeated {
+			t.Errorf("the check: %+v, %v", d, err)
+		}
+	}
+}
+
 // A check whose reply is lost is answered by the policy, but it was counted. Its repetition is
 // not counted again. What only a policy counted is not remembered.
 func TestIDsOfChecksThatPoliciesAnswer(t *testing.T) {

@@ -79,7 +79,7 @@ func (t *Table) decideOnce(now limiter.Tick, c *arith.Charge, d *limiter.Decisio
 	case charged != 0 && known == charged:
 		t.repeat(now, c, d)
 		return decided
-	case known != 0 && !c.Peek:
+	case known != 0:
 		return t.decideRest(now, c, d, final, known)
 	}
 	n := int64(bits.OnesCount16(charged))
@@ -286,7 +286,7 @@ func (t *Table) look(now limiter.Tick, c *arith.Charge, d *limiter.Decision) {
 // were lost with the member that held them: the others alone are charged.
 func (t *Table) decideRest(now limiter.Tick, c *arith.Charge, d *limiter.Decision, final bool, known uint16) outcome {
 	var (
-		rest  = arith.Charge{ID: c.ID}
+		rest  = arith.Charge{ID: c.ID, Peek: c.Peek}
 		index [limiter.MaxKeys]int // in c, of each key of rest
 		first [limiter.MaxKeys]int // the first limit of each key of rest, in c
 		n     int
@@ -370,19 +370,26 @@ func (t *Table) forgetIDs(now limiter.Tick, c *arith.Charge, r limiter.Receipt, 
 	return r
 }
 
-// explainID adds to an explanation that the id of its charge is remembered.
+// explainID adds to an explanation that the id of its charge is remembered. Keys for which it is deny nothing.
 func (t *Table) explainID(now limiter.Tick, c *arith.Charge, d *limiter.Decision, out []limiter.LimitExplanation) {
 	charged, known := t.remembered(now, c)
-	if charged == 0 || known != charged {
+	if known == 0 {
 		return
 	}
 	for i := range out {
-		if p, pos, live := t.findID(now, c, c.Key(d.Limit(i).Key)); live {
-			until := t.ring(p).at(pos).Time
-			out[i].State = append(out[i].State, limiter.Field{Name: "id remembered until", Value: stamp(until)})
+		l := d.Limit(i)
+		if known&(1<<l.Key) == 0 {
+			continue
 		}
+		p, pos, _ := t.findID(now, c, c.Key(l.Key))
+		until := t.ring(p).at(pos).Time
+		out[i].State = append(out[i].State, limiter.Field{Name: "id remembered until", Value: stamp(until)})
+		arith.Admit(l)
 	}
-	arith.Repeat(d)
+	d.Rule = "" // that of a denial
+	if arith.Combine(d, true); known == charged {
+		arith.Repeat(d)
+	}
 	arith.Conclude(d)
 }
 

@@ -75,12 +75,6 @@ func (m *idModel) decide(t *testing.T, now limiter.Tick, c *arith.Charge, d *lim
 		d.Clear()
 		return true
 	}
-	if c.Peek {
-		rest = arith.Charge{Peek: true}
-		for i := range c.Len() {
-			rest.Add(*c.Key(i))
-		}
-	}
 	if err := m.table.Decide(now, &rest, d); err != nil {
 		t.Fatal(err)
 	}
